@@ -1,6 +1,9 @@
 package wire
 
-import "strconv"
+import (
+	"strconv"
+	"time"
+)
 
 // CloseCode is a WebSocket close code (RFC 6455 section 7.4) with the meaning
 // that docs/protocol.md section 7 gives it.
@@ -57,4 +60,39 @@ func (c CloseCode) String() string {
 		return strconv.Itoa(int(c)) + " " + text
 	}
 	return strconv.Itoa(int(c))
+}
+
+// OnWire tells whether the code may stand in a close frame, sent or received:
+// those of RFC 6455 section 7.4 and its registry (1012 to 1014), and the ranges
+// for libraries and applications. 1005, 1006 and 1015 are never in a frame.
+func (c CloseCode) OnWire() bool {
+	switch {
+	case c >= 1000 && c <= 1003, c >= 1007 && c <= 1014, c >= 3000 && c <= 4999:
+		return true
+	}
+	return false
+}
+
+// Delays of Reconnect before the first attempt.
+const (
+	reconnectDelay = 500 * time.Millisecond // an ordinary cut; back-off takes over from here
+	overloadDelay  = 10 * time.Second       // the gateway said that it has too much to do
+)
+
+// Reconnect tells what a client does by itself after a session that ended with
+// this code: whether to reconnect, and how long to wait at least before the
+// first attempt. Later attempts back off from there, each with jitter. When the
+// answer is no, the same attempt would end the same way; after
+// CloseUnauthenticated a new token changes that.
+func (c CloseCode) Reconnect() (again bool, delay time.Duration) {
+	switch c {
+	case CloseNormal, CloseUnsupported, CloseInvalidUTF8, CloseTooBig,
+		CloseUnauthenticated, CloseForbidden, CloseReplaced:
+		return false, 0
+	case CloseRestart:
+		return true, 0 // another gateway is there already, or this one is at once
+	case CloseTryLater, CloseTooMany:
+		return true, overloadDelay
+	}
+	return true, reconnectDelay
 }
