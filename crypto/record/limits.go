@@ -1,0 +1,52 @@
+package record
+
+import (
+	"fmt"
+	"time"
+)
+
+// The most that one key may protect before its sender must change it
+// (docs/protocol.md section 4). They keep AES-GCM's confidentiality and
+// integrity bounds with a wide margin (RFC 9001 appendix B reckons 2^23
+// full-size packets for AES-GCM).
+const (
+	MaxRecords       = 1 << 20
+	MaxBytes         = 64 << 30
+	MaxAge           = 10 * time.Minute
+	MaxReceiverCount = 1 << 23 // a receiver ends the session here
+)
+
+// Limits say when a sender changes its key. Zero fields mean the maximum.
+type Limits struct {
+	Records uint64        // records under one key
+	Bytes   uint64        // plaintext bytes under one key
+	Age     time.Duration // since the key's first record; counted in whole seconds
+}
+
+// Check reports a limit above the protocol's maximum or an age below a second.
+func (l Limits) Check() error {
+	switch {
+	case l.Records > MaxRecords:
+		return fmt.Errorf("rekey after %d records: at most %d", l.Records, uint64(MaxRecords))
+	case l.Bytes > MaxBytes:
+		return fmt.Errorf("rekey after %d bytes: at most %d", l.Bytes, uint64(MaxBytes))
+	case l.Age > MaxAge || l.Age < 0 || l.Age > 0 && l.Age < time.Second:
+		return fmt.Errorf("rekey after %v: between 1s and %v", l.Age, MaxAge)
+	}
+	return nil
+}
+
+// reached reports whether a key that has protected that much, seconds after
+// its first record, is to be changed.
+func (l *Limits) reached(records, bytes uint64, seconds int64) bool {
+	return records >= orMax(l.Records, MaxRecords) ||
+		bytes >= orMax(l.Bytes, MaxBytes) ||
+		seconds >= int64(orMax(uint64(l.Age), uint64(MaxAge))/uint64(time.Second))
+}
+
+func orMax(limit, maximum uint64) uint64 {
+	if limit == 0 {
+		return maximum
+	}
+	return limit
+}

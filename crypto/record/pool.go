@@ -1,0 +1,133 @@
+package record
+
+import "crypto/cipher"
+
+// DefaultPoolSize is how many expanded ciphers a loop keeps unless told
+// otherwise. An expanded AES-GCM key takes 1,280 bytes, so this is 42 MB at most.
+const DefaultPoolSize = 32 << 10
+
+// DefaultPoolIdle is after how many seconds without use a cipher may be evicted.
+const DefaultPoolIdle = 30
+
+// missLook is how many places a miss in a full pool looks at for an idle cipher.
+const missLook = 8
+
+// Pool keeps the expanded ciphers of one loop's directions, so that busy
+// sessions need no key expansion per record and idle ones cost no memory. It
+// is bounded and evicts by idle time, not by recency: one broadcast touches
+// every session in turn, and a least-recently-used order smaller than that
+// would never hit. When it is full of ciphers in use, a further direction
+// expands its key for the one record. A Pool belongs to one loop.
+type Pool struct {
+	nonce [12]byte // scratch of the record in hand; on the heap with the pool
+
+	size  int
+	idle  uint32
+	now   uint32 // seconds
+	hand  int    // where the sweep goes on
+	slots []*half
+	stats PoolStats
+}
+
+// PoolStats counts what a pool has done since it was made.
+type PoolStats struct {
+	Hits     uint64 // records whose cipher was there
+	Misses   uint64 // records that had to expand their key and left it in the pool
+	Bypassed uint64 // records that had to expand their key and found the pool full
+	Evicted  uint64 // ciphers dropped because they were idle
+	Kept     int    // ciphers in the pool now
+}
+
+// NewPool makes a pool of at most size ciphers (0: DefaultPoolSize) that drops
+// those unused for idle seconds (0: DefaultPoolIdle).
+func NewPool(size, idle int) *Pool {
+	if size <= 0 {
+		size = DefaultPoolSize
+	}
+	if idle <= 0 {
+		idle = DefaultPoolIdle
+	}
+	return &Pool{size: size, idle: uint32(idle)}
+}
+
+// Advance tells the pool the time, in seconds on any steady clock, and evicts
+// what has been idle. The loop calls it about once a second; one call looks
+// at a share of the pool, so that a full pass takes half the idle time.
+func (p *Pool) Advance(now int64) {
+	elapsed := uint32(now) - p.now
+	p.now = uint32(now)
+	if elapsed > p.idle {
+		elapsed = p.idle
+	}
+	share := (2*len(p.slots)/int(p.idle) + 1) * int(elapsed)
+	p.sweep(min(share, len(p.slots)))
+}
+
+// Stats returns the counters. Only the owning loop may call it.
+func (p *Pool) Stats() PoolStats {
+	s := p.stats
+	s.Kept = len(p.slots)
+	return s
+}
+
+// get returns the direction's cipher, expanding the key if need be.
+func (p *Pool) get(d *half) cipher.AEAD {
+	if d.aead != nil {
+		d.used = p.now
+		p.stats.Hits++
+		return d.aead
+	}
+	return p.miss(d)
+}
+
+// miss expands the key and keeps the cipher if there is room for it.
+func (p *Pool) miss(d *half) cipher.AEAD {
+	aead, err := d.id.New(d.key[:d.id.KeySize()])
+	if err != nil {
+		panic("record: " + err.Error()) // the key's length comes from the suite itself
+	}
+	if len(p.slots) >= p.size {
+		p.sweep(missLook)
+	}
+	if len(p.slots) >= p.size {
+		p.stats.Bypassed++
+		return aead
+	}
+	p.stats.Misses++
+	d.aead, d.used, d.slot = aead, p.now, int32(len(p.slots))
+	p.slots = append(p.slots, d)
+	return aead
+}
+
+// sweep looks at n places and evicts what has been idle for too long.
+func (p *Pool) sweep(n int) {
+	for range n {
+		if len(p.slots) == 0 {
+			return
+		}
+		if p.hand >= len(p.slots) {
+			p.hand = 0
+		}
+		d := p.slots[p.hand]
+		if p.now-d.used < p.idle {
+			p.hand++
+			continue
+		}
+		p.stats.Evicted++
+		p.drop(d) // moves another cipher to this place: look at it next
+	}
+}
+
+// drop takes the direction's cipher out of the pool, if it is there. The last
+// place's owner moves into the gap.
+func (p *Pool) drop(d *half) {
+	if d.aead == nil {
+		return
+	}
+	last := len(p.slots) - 1
+	moved := p.slots[last]
+	p.slots[d.slot], moved.slot = moved, d.slot
+	p.slots[last] = nil
+	p.slots = p.slots[:last]
+	d.aead = nil
+}

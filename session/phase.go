@@ -1,0 +1,69 @@
+package session
+
+import "github.com/sealcast/sealcast/wire"
+
+// phase is where a session stands. The zero phase is none: a move to it is forbidden.
+type phase uint8
+
+const (
+	phaseNone       phase = iota
+	phaseNew              // client: nothing sent
+	phaseStarting         // client: a job makes HandshakeInit
+	phaseAwaitReply       // client: HandshakeInit is out
+	phaseFinishing        // client: a job works on HandshakeReply
+	phaseAwaitInit        // gateway: nothing received
+	phaseAnswering        // gateway: a job makes HandshakeReply
+	phaseOpen             // both: records
+	phaseEnded            // both: the peer's Goodbye came; only sending goes on
+	phaseClosed           // both: failed or closed
+	phases
+)
+
+// event is what moves a session on.
+type event uint8
+
+const (
+	eventUnknown event = iota // a message of no known kind
+	eventStart
+	eventJobDone
+	eventInit
+	eventReply
+	eventRecord
+	eventKeyUpdate
+	eventGoodbye
+	events
+)
+
+// moves is every move there is. What it does not list ends the session.
+var moves = [phases][events]phase{
+	phaseNew:        {eventStart: phaseStarting},
+	phaseStarting:   {eventJobDone: phaseAwaitReply},
+	phaseAwaitReply: {eventReply: phaseFinishing},
+	phaseFinishing:  {eventJobDone: phaseOpen},
+
+	phaseAwaitInit: {eventInit: phaseAnswering},
+	phaseAnswering: {eventJobDone: phaseOpen},
+
+	phaseOpen: {eventRecord: phaseOpen, eventKeyUpdate: phaseOpen, eventGoodbye: phaseEnded},
+}
+
+// eventOf is the event of a received message. An empty one is of no known kind.
+func eventOf(msg []byte) event {
+	if len(msg) == 0 {
+		return eventUnknown
+	}
+	switch wire.Kind(msg[0]) {
+	case wire.KindRecord:
+		return eventRecord
+	case wire.KindKeyUpdate:
+		return eventKeyUpdate
+	case wire.KindGoodbye:
+		return eventGoodbye
+	case wire.KindHandshakeInit:
+		return eventInit
+	case wire.KindHandshakeReply:
+		return eventReply
+	default:
+		return eventUnknown
+	}
+}
