@@ -1,0 +1,77 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/sealcast/sealcast/crypto/suite"
+)
+
+// check looks at settings that must fit each other. A rule whose settings
+// have a fault of their own is left out, so that one mistake is one fault.
+func (l *loader) check() {
+	c := &l.config
+	l.rule(sameAddress(c.Listen, c.Admin.Listen), problem{
+		text: "is the same address as listen", hint: "give the admin interface a port of its own",
+	}, "admin.listen", "listen")
+	l.rule(len(c.Cipher.Suites) == 0 && !c.Cipher.AllowPlain, problem{
+		text: "no suite is enabled", hint: "list at least one of " + strings.Join(suiteNames(), ", "),
+	}, "cipher.suites", "cipher.allow_plain")
+	named, isSuite := suite.ByName(c.Cipher.Prefer.String())
+	l.rule(isSuite && !slices.Contains(c.Cipher.Suites, named), problem{
+		text: fmt.Sprintf("%v is not among cipher.suites", named), hint: fmt.Sprintf("add %v to cipher.suites, or prefer another", named),
+	}, "cipher.prefer", "cipher.suites")
+	l.rule(c.Heartbeat.Timeout <= c.Heartbeat.Interval, problem{
+		text: "must be longer than heartbeat.interval (" + formatDuration(c.Heartbeat.Interval) + ")", hint: "three intervals are usual",
+	}, "heartbeat.timeout", "heartbeat.interval")
+	l.checkRedis(&c.Redis)
+}
+
+func (l *loader) checkRedis(r *Redis) {
+	if r.Mode == RedisEmbedded {
+		unused := problem{text: "has no effect with redis.mode embedded", hint: "set redis.mode to standalone, or remove this"}
+		l.rule(len(r.Addrs) > 0, unused, "redis.addrs", "redis.mode")
+		l.rule(r.Username != "", unused, "redis.username", "redis.mode")
+		l.rule(r.Password != Secret{}, unused, "redis.password", "redis.mode")
+		l.rule(r.DB != 0, unused, "redis.db", "redis.mode")
+		return
+	}
+	l.rule(len(r.Addrs) == 0, problem{
+		text: "is empty", hint: "redis.mode standalone needs the server's address, such as 127.0.0.1:6379",
+	}, "redis.addrs", "redis.mode")
+	l.rule(r.Username != "" && r.Password == Secret{}, problem{
+		text: "is set without redis.password", hint: "give the user's password in SEALCAST_REDIS_PASSWORD",
+	}, "redis.username", "redis.password")
+}
+
+// rule notes p when broken. It blames the first of keys, at the place where
+// the first of them that was set at all was set.
+func (l *loader) rule(broken bool, p problem, keys ...string) {
+	if !broken || slices.ContainsFunc(keys, func(k string) bool { return l.faulty[k] }) {
+		return
+	}
+	for _, key := range keys {
+		if at, ok := l.origins[key]; ok {
+			l.fault(at, keys[0], p)
+			return
+		}
+	}
+}
+
+// sameAddress tells whether two listeners cannot have these addresses at once.
+func sameAddress(a, b string) bool {
+	hostA, portA, errA := net.SplitHostPort(a)
+	hostB, portB, errB := net.SplitHostPort(b)
+	if errA != nil || errB != nil || portA != portB || portA == "0" {
+		return false
+	}
+	return hostA == hostB || anyHost(hostA) || anyHost(hostB)
+}
+
+func anyHost(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "" || err == nil && ip.IsUnspecified()
+}

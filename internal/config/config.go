@@ -1,0 +1,155 @@
+// Package config is the gateway's settings: their names, defaults and limits,
+// read from a YAML file, the environment and --set flags. It reports every
+// fault at once. It opens no file but the one it is given, and no socket.
+package config
+
+import (
+	"time"
+
+	"github.com/sealcast/sealcast/crypto/suite"
+	"github.com/sealcast/sealcast/wire/topic"
+)
+
+// Config holds all settings. The table in table.go gives each its name,
+// default, limits and meaning; a Config that Load returned keeps to them.
+// It is not changed after Load, so goroutines may share it.
+type Config struct {
+	Listen    string
+	Admin     Admin
+	Loops     int // 0: one per CPU
+	KeyFile   string
+	Realm     string
+	Cipher    Cipher
+	Echo      Echo
+	Redis     Redis
+	Topics    []Topic
+	Batch     Batch
+	Limits    Limits
+	Slow      Slow
+	Heartbeat Heartbeat
+	Drain     Drain
+	Log       Log
+}
+
+// Admin is the section admin.
+type Admin struct {
+	Listen string
+}
+
+// Cipher is the section cipher. Suites never holds plain; AllowPlain stands
+// for it.
+type Cipher struct {
+	Suites      []suite.ID
+	Prefer      suite.Prefer
+	AllowPlain  bool
+	PostQuantum PostQuantum
+}
+
+// PostQuantum says whether handshakes also use ML-KEM-768.
+type PostQuantum string
+
+// The modes of cipher.post_quantum.
+const (
+	PostQuantumOff       PostQuantum = "off"
+	PostQuantumPreferred PostQuantum = "preferred"
+	PostQuantumRequired  PostQuantum = "required"
+)
+
+// Echo is the section echo.
+type Echo struct {
+	Enabled     bool
+	Unencrypted bool
+	MaxMessage  int // bytes
+}
+
+// Redis is the section redis.
+type Redis struct {
+	Mode     RedisMode
+	Addrs    []string // host:port; empty if Mode is RedisEmbedded
+	Username string
+	Password Secret
+	DB       int
+}
+
+// RedisMode says where ticks come from.
+type RedisMode string
+
+// The modes of redis.mode.
+const (
+	RedisEmbedded   RedisMode = "embedded"
+	RedisStandalone RedisMode = "standalone"
+)
+
+// Topic is one entry of topics. The first entry whose Match fits a topic's
+// name decides.
+type Topic struct {
+	Match  topic.Filter
+	Policy Policy
+}
+
+// Policy says what may become of a topic's ticks when a client is slow.
+type Policy string
+
+// The policies of topics.
+const (
+	PolicyLatest Policy = "latest" // older ticks may be merged into the latest
+	PolicyEvery  Policy = "every"  // each tick counts
+)
+
+// Batch is the section batch.
+type Batch struct {
+	MaxTicks int
+	MaxBytes int
+}
+
+// Limits is the section limits.
+type Limits struct {
+	Connections   int // 0: as many as the descriptor limit allows
+	Subscriptions int
+	Message       int // bytes
+	Fragments     int
+	Tick          int // bytes
+}
+
+// Slow is the section slow.
+type Slow struct {
+	Queue   int // bytes
+	Timeout time.Duration
+}
+
+// Heartbeat is the section heartbeat.
+type Heartbeat struct {
+	Interval time.Duration
+	Timeout  time.Duration
+}
+
+// Drain is the section drain.
+type Drain struct {
+	Timeout time.Duration
+}
+
+// Log is the section log.
+type Log struct {
+	Level  LogLevel
+	Format LogFormat
+}
+
+// LogLevel is the lowest level that is logged.
+type LogLevel string
+
+// The levels of log.level.
+const (
+	LogDebug LogLevel = "debug"
+	LogInfo  LogLevel = "info"
+	LogWarn  LogLevel = "warn"
+	LogError LogLevel = "error"
+)
+
+// LogFormat is how a log line is written.
+type LogFormat string
+
+// The formats of log.format.
+const (
+	LogJSON LogFormat = "json"
+	LogText LogFormat = "text"
+)

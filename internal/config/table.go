@@ -1,0 +1,169 @@
+package config
+
+import (
+	"time"
+
+	"github.com/sealcast/sealcast/wire"
+)
+
+// setting is one row of the table: everything there is to know of a key.
+type setting struct {
+	key     string
+	initial string // the default, as YAML
+	comment string
+	kind    kind
+}
+
+// table lists every setting in the order of configs/default.yaml, bound to
+// the fields of c. It is the only place that knows keys and defaults.
+func table(c *Config) []setting {
+	var all []setting
+	for _, part := range [][]setting{
+		generalSettings(c), cipherSettings(&c.Cipher), echoSettings(&c.Echo), redisSettings(&c.Redis),
+		topicSettings(c), batchSettings(&c.Batch), limitSettings(&c.Limits), timeSettings(c), logSettings(&c.Log),
+	} {
+		all = append(all, part...)
+	}
+	return all
+}
+
+func generalSettings(c *Config) []setting {
+	return []setting{
+		{"listen", "127.0.0.1:8080",
+			"Address for WebSocket clients. An empty host means all interfaces, port 0 any free port.",
+			text(&c.Listen, 300, "HOST:PORT", checkAddress)},
+		{"admin.listen", "127.0.0.1:8081",
+			"Address of the admin interface: /healthz, /readyz, /v1/info. It asks for no password, so keep it on loopback or in a trusted network.",
+			text(&c.Admin.Listen, 300, "HOST:PORT", checkAddress)},
+		{"loops", "0",
+			"Event loops. 0 is one per CPU.",
+			whole(&c.Loops, 0, 1024)},
+		{"key_file", `""`,
+			"File with the gateway's X25519 key, written by `sealcast keygen`, readable by its owner alone. Empty: a temporary key is made at each start, and no pin of it lasts.",
+			text(&c.KeyFile, 4096, "a path", nil)},
+		{"realm", "default",
+			"Name that is bound into every handshake, so that gateways which share a key (production, test) cannot be swapped.",
+			text(&c.Realm, 255, "a name of 1 to 255 bytes", checkRealm)},
+	}
+}
+
+func cipherSettings(c *Cipher) []setting {
+	return []setting{
+		{"cipher.suites", "[aes-128-gcm, aes-256-gcm, chacha20-poly1305]",
+			"Suites that clients may choose, in the gateway's order.",
+			suites(&c.Suites)},
+		{"cipher.prefer", "auto",
+			"Whose order decides. auto: ChaCha20-Poly1305 if this CPU has no AES instructions, else the client's order. server: the order of cipher.suites. client: the client's. A suite's name: that one first.",
+			prefer(&c.Prefer)},
+		{"cipher.allow_plain", "false",
+			"Accept clients that ask for records without encryption. For baseline measurements only.",
+			boolean(&c.AllowPlain)},
+		{"cipher.post_quantum", "preferred",
+			"ML-KEM-768 in the handshake beside X25519. preferred: with clients that offer it. required: refuse others.",
+			choice(&c.PostQuantum, PostQuantumOff, PostQuantumPreferred, PostQuantumRequired)},
+	}
+}
+
+func echoSettings(c *Echo) []setting {
+	return []setting{
+		{"echo.enabled", "true",
+			"Serve /echo, which sends every message back.",
+			boolean(&c.Enabled)},
+		{"echo.unencrypted", "true",
+			"Let ordinary WebSocket clients (without a Sealcast subprotocol) use /echo.",
+			boolean(&c.Unencrypted)},
+		{"echo.max_message", "1MiB",
+			"Longest message on /echo.",
+			size(&c.MaxMessage, 1, 16*mib)},
+	}
+}
+
+func redisSettings(c *Redis) []setting {
+	return []setting{
+		{"redis.mode", "embedded",
+			"Where ticks come from. embedded: a Redis inside the gateway with a demo feed, for trying out. standalone: a Redis server.",
+			choice(&c.Mode, RedisEmbedded, RedisStandalone)},
+		{"redis.addrs", "[]",
+			"Address of the Redis server, such as 127.0.0.1:6379. Must be empty with mode embedded.",
+			list(&c.Addrs, "HOST:PORT", func(s string) (string, error) { return s, checkAddress(s) }, func(s string) string { return s })},
+		{"redis.username", `""`,
+			"Redis ACL user. Empty: the default user.",
+			text(&c.Username, 512, "text", nil)},
+		{"redis.password", `""`,
+			"Redis password. Better given as SEALCAST_REDIS_PASSWORD than in a file; never shown or logged.",
+			hidden(&c.Password, 4096)},
+		{"redis.db", "0",
+			"Redis database number. Channels are the same in all databases.",
+			whole(&c.DB, 0, 65535)},
+	}
+}
+
+func topicSettings(c *Config) []setting {
+	return []setting{
+		{"topics", `[{match: "md:*:*:ticker", policy: latest}, {match: "**", policy: every}]`,
+			"What may become of ticks on their way to a slow client; the first entry that matches a topic decides, and every holds where none does. latest: older ticks may be merged into the latest one (this version does not merge yet). every: each tick counts.",
+			topics(&c.Topics)},
+	}
+}
+
+func batchSettings(c *Batch) []setting {
+	return []setting{
+		{"batch.max_ticks", "256",
+			"Most ticks in one encrypted record.",
+			whole(&c.MaxTicks, 1, 65536)},
+		{"batch.max_bytes", "16KiB",
+			"A record is closed once it holds this much; a larger tick travels alone.",
+			size(&c.MaxBytes, 256, wire.MaxTick)},
+	}
+}
+
+func limitSettings(c *Limits) []setting {
+	return []setting{
+		{"limits.connections", "0",
+			"Most connections at once. 0: as many as the process's limit on open files allows.",
+			whole(&c.Connections, 0, 10_000_000)},
+		{"limits.subscriptions", "1000",
+			"Most names and patterns that one session may be subscribed to.",
+			whole(&c.Subscriptions, 1, 1_000_000)},
+		{"limits.message", "64KiB",
+			"Longest message that a client may send on /ws.",
+			size(&c.Message, 2*kib, 16*mib)},
+		{"limits.fragments", "1024",
+			"Most frames that one message of a client may come in.",
+			whole(&c.Fragments, 1, 1_000_000)},
+		{"limits.tick", "1MiB",
+			"Longest payload of a tick. Longer ones from Redis are dropped and counted.",
+			size(&c.Tick, 1, wire.MaxTick)},
+	}
+}
+
+func timeSettings(c *Config) []setting {
+	return []setting{
+		{"slow.queue", "4MiB",
+			"Ticks that may wait for one client that does not keep up. A tick larger than this is taken when nothing waits.",
+			size(&c.Slow.Queue, kib, gib)},
+		{"slow.timeout", "10s",
+			"A client that takes nothing for this long is closed (4413).",
+			duration(&c.Slow.Timeout, 10*time.Millisecond, time.Hour)},
+		{"heartbeat.interval", "25s",
+			"A client gets a record at least this often.",
+			duration(&c.Heartbeat.Interval, 10*time.Millisecond, time.Hour)},
+		{"heartbeat.timeout", "75s",
+			"A client that sends nothing, not even a pong, for this long is closed (4410). Must be longer than the interval.",
+			duration(&c.Heartbeat.Timeout, 20*time.Millisecond, 24*time.Hour)},
+		{"drain.timeout", "30s",
+			"Longest time from a signal to stop until the process ends.",
+			duration(&c.Drain.Timeout, 10*time.Millisecond, time.Hour)},
+	}
+}
+
+func logSettings(c *Log) []setting {
+	return []setting{
+		{"log.level", "info",
+			"Lowest level that is logged.",
+			choice(&c.Level, LogDebug, LogInfo, LogWarn, LogError)},
+		{"log.format", "json",
+			"json: one object a line. text: for people.",
+			choice(&c.Format, LogJSON, LogText)},
+	}
+}
