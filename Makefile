@@ -1,0 +1,70 @@
+# Sealcast: `make` lists the targets, CONTRIBUTING.md says more about each.
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+# A clone without its history, or one that belongs to another user, still builds:
+# the version comes from git describe where there is one, not from Go's own stamp.
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+export GOFLAGS := $(strip $(GOFLAGS) -buildvcs=false)
+
+# Systems that the code must build and vet for, besides the one it is on.
+CROSS := linux/arm64 darwin/arm64
+
+# Arguments of `make run`, such as ARGS='--set loops=2'.
+ARGS ?=
+
+# Time for each fuzz target; empty: 60s, or less where all of them would take more than FUZZBUDGET seconds.
+FUZZTIME ?=
+FUZZBUDGET ?= 1300
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: build ## build and start the gateway with its built-in Redis and demo feed
+	@exec bin/sealcast serve $(ARGS)
+
+.PHONY: build
+build: ## build bin/sealcast and bin/sealctl
+	go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/sealcast ./cmd/sealctl
+
+.PHONY: test
+test: deps lint check-generated ## everything that must pass: lint, unit, race and integration tests, fuzz seeds
+	go test ./...
+	go test -race ./...
+
+.PHONY: test-long
+test-long: deps fuzz ## what takes longer: fuzzing
+
+.PHONY: lint
+lint: ## gofmt, go vet, staticcheck; build and vet for the other systems
+	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then \
+		printf 'not formatted, run gofmt -w on:\n%s\n' "$$unformatted"; exit 1; fi
+	go vet ./...
+	go tool staticcheck ./...
+	@for system in $(CROSS); do \
+		echo "build and vet for $$system"; \
+		export CGO_ENABLED=0 GOOS=$${system%/*} GOARCH=$${system#*/}; \
+		go build ./... && go vet ./... || exit 1; done
+
+.PHONY: generate
+generate: ## write wire/sealcast.pb.go from wire/sealcast.proto (needs protoc)
+	scripts/generate.sh .
+
+.PHONY: check-generated
+check-generated: ## check that the generated code fits its source (needs protoc)
+	scripts/check-generated.sh
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target for a while (FUZZTIME=60s)
+	FUZZTIME='$(FUZZTIME)' FUZZBUDGET='$(FUZZBUDGET)' scripts/fuzz.sh
+
+.PHONY: deps
+deps: ## install the programs that the tests need, where that is possible
+	@scripts/deps.sh
+
+.PHONY: clean
+clean: ## remove what the targets above have built
+	rm -rf bin

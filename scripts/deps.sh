@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Installs the programs that the tests need and that this machine lacks: on
+# Debian and Ubuntu as root through apt-get, elsewhere it names them and fails.
+set -euo pipefail
+
+missing=()
+need() { # need PACKAGE COMMAND...: the package is missing if the command fails
+	local package=$1
+	shift
+	"$@" >/dev/null 2>&1 || missing+=("$package")
+}
+
+# has_c_compiler tries what the race detector needs: a compiler with the C library's headers.
+has_c_compiler() {
+	echo '#include <stdlib.h>' | "$(go env CC)" -E -
+}
+
+need redis-server command -v redis-server
+need protobuf-compiler command -v protoc
+need gcc has_c_compiler
+need libc6-dev has_c_compiler
+
+if ((${#missing[@]} == 0)); then
+	exit 0
+fi
+if [[ $(id -u) != 0 ]] || ! command -v apt-get >/dev/null; then
+	echo "make: error: the tests need these packages, please install them: ${missing[*]} (names as in Debian and Ubuntu)" >&2
+	exit 1
+fi
+echo "installing ${missing[*]}"
+apt-get update -q
+DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends "${missing[@]}"
