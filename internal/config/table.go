@@ -84,7 +84,7 @@ func redisSettings(c *Redis) []setting {
 			"Where ticks come from. embedded: a Redis inside the gateway with a demo feed, for trying out. standalone: a Redis server.",
 			choice(&c.Mode, RedisEmbedded, RedisStandalone)},
 		{"redis.addrs", "[]",
-			"Address of the Redis server, such as 127.0.0.1:6379. Must be empty with mode embedded.",
+			"Addresses of the Redis server, such as 127.0.0.1:6379, tried in turn; all must lead to the same server. Must be empty with mode embedded.",
 			list(&c.Addrs, "HOST:PORT", func(s string) (string, error) { return s, checkAddress(s) }, func(s string) string { return s })},
 		{"redis.username", `""`,
 			"Redis ACL user. Empty: the default user.",
@@ -132,7 +132,7 @@ func limitSettings(c *Limits) []setting {
 			"Most frames that one message of a client may come in.",
 			whole(&c.Fragments, 1, 1_000_000)},
 		{"limits.tick", "1MiB",
-			"Longest payload of a tick. Longer ones from Redis are dropped and counted.",
+			"Longest payload of a tick. A longer one from Redis is dropped, and its subscribers are told that the topic begins anew.",
 			size(&c.Tick, 1, wire.MaxTick)},
 	}
 }

@@ -1,0 +1,150 @@
+// Package admin is the gateway's HTTP listener for operators: health,
+// readiness and what the gateway offers. It learns everything through the
+// functions in Options and never serves WebSocket clients.
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// Limits on a request. Answers are small, so a slow peer holds little.
+const (
+	headerTimeout = 5 * time.Second
+	answerTimeout = 10 * time.Second
+	idleTimeout   = time.Minute
+	headerBytes   = 8 << 10
+)
+
+// Options say what the listener tells. All fields are needed; the functions
+// are called on any goroutine and must not block.
+type Options struct {
+	Ready func() []string // why the gateway is not ready; empty if it is
+	Info  func() Info
+	Log   *zap.Logger
+}
+
+// Info is the answer of /v1/info. None of it is secret.
+type Info struct {
+	Version      string   `json:"version"`
+	Realm        string   `json:"realm"`
+	PublicKey    string   `json:"public_key"`    // the pin
+	TemporaryKey bool     `json:"temporary_key"` // made at start, gone at the end
+	Suites       []string `json:"suites"`        // what clients may choose, in the gateway's order
+	PostQuantum  string   `json:"post_quantum"`  // off, preferred or required
+	HardwareAES  bool     `json:"hardware_aes"`
+}
+
+// Server is the listener. Its methods are safe for concurrent use.
+type Server struct {
+	http *http.Server
+	ln   net.Listener
+}
+
+// Listen binds address. It warns in the log if others than this machine can
+// reach it, since nothing here asks for a password.
+func Listen(address string, o Options) (*Server, error) {
+	ln, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("admin interface: %w", err)
+	}
+	if !isLoopback(ln.Addr()) {
+		o.Log.Warn("the admin interface is reachable from other machines and asks for no password",
+			zap.Stringer("admin", ln.Addr()))
+	}
+	return &Server{ln: ln, http: &http.Server{
+		Handler:           Handler(o),
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       headerTimeout,
+		WriteTimeout:      answerTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    headerBytes,
+		ErrorLog:          zap.NewStdLog(o.Log),
+	}}, nil
+}
+
+// Addr is the address bound, with the port chosen by the system if port 0 was asked for.
+func (s *Server) Addr() net.Addr { return s.ln.Addr() }
+
+// Serve answers until Shutdown, which makes it return nil.
+func (s *Server) Serve() error {
+	if err := s.http.Serve(s.ln); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("admin interface: %w", err)
+	}
+	return nil
+}
+
+// Shutdown takes no more requests and waits for those being answered until
+// ctx ends, then closes them.
+func (s *Server) Shutdown(ctx context.Context) error {
+	err := s.http.Shutdown(ctx)
+	// A Serve that never ran leaves its listener to us; closed twice is harmless.
+	return errors.Join(err, ignoreClosed(s.ln.Close()), s.http.Close())
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+func isLoopback(addr net.Addr) bool {
+	tcp, ok := addr.(*net.TCPAddr)
+	return ok && tcp.IP.IsLoopback()
+}
+
+// Handler is the interface without a listener. Other methods than GET and
+// HEAD are answered with 405.
+func Handler(o Options) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		text(w, http.StatusOK, "Sealcast gateway\n\n/healthz\n/readyz\n/v1/info\n")
+	})
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		text(w, http.StatusOK, "ok\n")
+	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if reasons := o.Ready(); len(reasons) > 0 {
+			text(w, http.StatusServiceUnavailable, strings.Join(reasons, "\n")+"\n")
+			return
+		}
+		text(w, http.StatusOK, "ready\n")
+	})
+	mux.HandleFunc("GET /v1/info", func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, o.Info())
+	})
+	return mux
+}
+
+// text answers with plain text that browsers and proxies neither keep nor guess about.
+func text(w http.ResponseWriter, status int, body string) {
+	header(w, "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(body)) // the peer is gone if this fails
+}
+
+func writeJSON(w http.ResponseWriter, v any) {
+	body, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		text(w, http.StatusInternalServerError, "cannot encode the answer\n")
+		return
+	}
+	header(w, "application/json")
+	_, _ = w.Write(append(body, '\n')) // as in text
+}
+
+func header(w http.ResponseWriter, contentType string) {
+	h := w.Header()
+	h.Set("Content-Type", contentType)
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+}
