@@ -28,7 +28,7 @@ run: build ## build and start the gateway with its built-in Redis and demo feed
 
 .PHONY: build
 build: ## build bin/sealcast and bin/sealctl
-	go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/sealcast ./cmd/sealctl
+	go build -trimpath -ldflags '-X github.com/sealcast/sealcast/internal/version.release=$(VERSION)' -o bin/ ./cmd/sealcast ./cmd/sealctl
 
 .PHONY: test
 test: deps lint check-generated ## everything that must pass: lint, unit, race and integration tests, fuzz seeds
