@@ -47,9 +47,9 @@ var importTable = map[string][]string{
 	"internal/feedfile":    {"wire/topic"},
 	"internal/knownhosts":  {"session"},
 	"internal/loadgen":     {"client", "session", "wire"},
-	"internal/integration": {}, // tests only
-	"internal/redistest":   {}, // starts a redis-server for tests
-	"internal/structure":   {}, // tests only
+	"internal/integration": {},           // tests only
+	"internal/redistest":   {"go-redis"}, // starts a redis-server for tests
+	"internal/structure":   {},           // tests only
 	"internal/version":     {},
 
 	"cmd/sealcast": {
