@@ -16,7 +16,7 @@ ARGS ?=
 
 # Time for each fuzz target; empty: 60s, or less where all of them would take more than FUZZBUDGET seconds.
 FUZZTIME ?=
-FUZZBUDGET ?= 1300
+FUZZBUDGET ?= 1200
 
 .PHONY: help
 help: ## list the targets

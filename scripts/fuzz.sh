@@ -24,7 +24,7 @@ fi
 
 each=${FUZZTIME:-}
 if [[ -z $each ]]; then
-	seconds=$((${FUZZBUDGET:-1300} / ${#targets[@]}))
+	seconds=$((${FUZZBUDGET:-1200} / ${#targets[@]}))
 	((seconds <= 60)) || seconds=60
 	((seconds >= 1)) || seconds=1
 	each=${seconds}s
