@@ -162,6 +162,9 @@ func (d *Decoder) parseHeader(p []byte) (size, length int, fault *Error) {
 // checkHeader checks the first two bytes: reserved bits and opcodes, the mask,
 // control frames' size and fragmentation, the order of continuations.
 func (d *Decoder) checkHeader(first, second byte, length int) *Error {
+	if first == finBit|byte(ws.OpBinary) && second&maskBit != 0 && d.op == ws.OpContinuation {
+		return nil // nearly all frames: saves a quarter of the time of a small one
+	}
 	state := ws.StateServerSide
 	if d.op != ws.OpContinuation {
 		state = state.Set(ws.StateFragmented)
