@@ -125,7 +125,7 @@ func TestEnvNamesAreUnambiguous(t *testing.T) {
 	injected := regexp.MustCompile(`_PORT(_|$)|_SERVICE_`)
 	seen := map[string]string{}
 	for _, row := range table(&Config{}) {
-		name := EnvName(row.key)
+		name := envName(row.key)
 		if other, ok := seen[name]; ok {
 			t.Errorf("%s and %s share %s", row.key, other, name)
 		}

@@ -11,9 +11,6 @@ const masked = "(hidden)"
 // Secret is a setting that no print, log line or encoding may show.
 type Secret struct{ value string }
 
-// NewSecret wraps s.
-func NewSecret(s string) Secret { return Secret{s} }
-
 // Reveal returns the secret, for the one place that needs it.
 func (s Secret) Reveal() string { return s.value }
 

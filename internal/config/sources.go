@@ -120,8 +120,8 @@ func (l *loader) readEnviron(environ []string) {
 	byName := map[string]string{}
 	names := make([]string, 0, len(l.keys))
 	for _, key := range l.keys {
-		byName[EnvName(key)] = key
-		names = append(names, EnvName(key))
+		byName[envName(key)] = key
+		names = append(names, envName(key))
 	}
 	for _, pair := range slices.Sorted(slices.Values(environ)) {
 		name, value, _ := strings.Cut(pair, "=")
@@ -154,9 +154,9 @@ func unknownVariable(name string, names []string) string {
 	return text
 }
 
-// EnvName is the environment variable of a key: redis.max_x is
+// envName is the environment variable of a key: redis.max_x is
 // SEALCAST_REDIS_MAX_X. No two keys share one.
-func EnvName(key string) string {
+func envName(key string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 }
 

@@ -37,7 +37,7 @@ func generalSettings(c *Config) []setting {
 			text(&c.Admin.Listen, 300, "HOST:PORT", checkAddress)},
 		{"loops", "0",
 			"Event loops. 0 is one per CPU.",
-			whole(&c.Loops, 0, 1024)},
+			whole(&c.Loops, 0, 256)},
 		{"key_file", `""`,
 			"File with the gateway's X25519 key, written by `sealcast keygen`, readable by its owner alone. Empty: a temporary key is made at each start, and no pin of it lasts.",
 			text(&c.KeyFile, 4096, "a path", nil)},
