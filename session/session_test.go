@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"sync"
 	"testing"
 
 	"github.com/sealcast/sealcast/crypto/record"
@@ -55,15 +56,27 @@ func newPair(t testing.TB, o options) *pair {
 	return p
 }
 
-// testKey is a fixed static key for each n.
+// testKey is a fixed static key for each n, the caller's own copy.
 func testKey(t testing.TB, n byte) *StaticKey {
 	t.Helper()
+	if n == 1 {
+		return &StaticKey{private: usualKey().private, public: usualKey().public}
+	}
 	k, err := GenerateStaticKey(bytes.NewReader(bytes.Repeat([]byte{n}, KeySize)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return k
 }
+
+// usualKey saves most tests the computation of the public key.
+var usualKey = sync.OnceValue(func() *StaticKey {
+	k, err := GenerateStaticKey(bytes.NewReader(bytes.Repeat([]byte{1}, KeySize)))
+	if err != nil {
+		panic(err)
+	}
+	return k
+})
 
 // finish runs a job where it stands.
 func finish(s *Session, j *Job, err error) ([]byte, error) {
