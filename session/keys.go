@@ -119,3 +119,6 @@ func (k *StaticKey) Clear() { clear(k.private[:]) }
 
 // Format prints "redacted" whatever the verb.
 func (k StaticKey) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "redacted") }
+
+// MarshalText gives "redacted" to JSON and to structured logs.
+func (k StaticKey) MarshalText() ([]byte, error) { return []byte("redacted"), nil }
