@@ -33,7 +33,7 @@ var noiseSuite = noise.NewCipherSuite(noise.DH25519, noise.CipherChaChaPoly, noi
 type handshake struct {
 	suite    suite.ID
 	prologue []byte
-	limits   *record.Limits
+	limits   record.Limits
 	gateway  *GatewayConfig // of a gateway's session, else nil
 	client   *ClientConfig  // of a client's session, else nil
 

@@ -61,7 +61,7 @@ func NewGateway(cfg *GatewayConfig, pool *record.Pool, b Binding) (*Session, err
 	if cfg.Key == nil {
 		return nil, fmt.Errorf("gateway session: no static key")
 	}
-	s, err := newSession(pool, b, &cfg.Limits)
+	s, err := newSession(pool, b, cfg.Limits)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func NewGateway(cfg *GatewayConfig, pool *record.Pool, b Binding) (*Session, err
 // cfg and pool. It fails with ErrBinding, which a wrong selection by the
 // gateway is too, or when cfg has impossible limits.
 func NewClient(cfg *ClientConfig, pool *record.Pool, b Binding) (*Session, error) {
-	s, err := newSession(pool, b, &cfg.Limits)
+	s, err := newSession(pool, b, cfg.Limits)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func NewClient(cfg *ClientConfig, pool *record.Pool, b Binding) (*Session, error
 	return s, nil
 }
 
-func newSession(pool *record.Pool, b Binding, limits *record.Limits) (*Session, error) {
+func newSession(pool *record.Pool, b Binding, limits record.Limits) (*Session, error) {
 	id, err := b.check()
 	if err != nil {
 		return nil, err

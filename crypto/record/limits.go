@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -36,17 +37,16 @@ func (l Limits) Check() error {
 	return nil
 }
 
-// reached reports whether a key that has protected that much, seconds after
-// its first record, is to be changed.
-func (l *Limits) reached(records, bytes uint64, seconds int64) bool {
-	return records >= orMax(l.Records, MaxRecords) ||
-		bytes >= orMax(l.Bytes, MaxBytes) ||
-		seconds >= int64(orMax(uint64(l.Age), uint64(MaxAge))/uint64(time.Second))
+// limits are Limits with every number filled in.
+type limits struct {
+	records, bytes uint64
+	seconds        int64
 }
 
-func orMax(limit, maximum uint64) uint64 {
-	if limit == 0 {
-		return maximum
+func (l Limits) resolve() limits {
+	return limits{
+		records: cmp.Or(l.Records, MaxRecords),
+		bytes:   cmp.Or(l.Bytes, MaxBytes),
+		seconds: int64(cmp.Or(l.Age, MaxAge) / time.Second),
 	}
-	return limit
 }

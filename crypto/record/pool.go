@@ -19,8 +19,6 @@ const missLook = 8
 // would never hit. When it is full of ciphers in use, a further direction
 // expands its key for the one record. A Pool belongs to one loop.
 type Pool struct {
-	nonce [12]byte // scratch of the record in hand; on the heap with the pool
-
 	size  int
 	idle  uint32
 	now   uint32 // seconds

@@ -9,10 +9,9 @@ import (
 // senders makes n directions that share one pool.
 func senders(n int, id suite.ID) []*Sealer {
 	all := make([]*Sealer, n)
-	limits := new(Limits)
 	for i := range all {
 		all[i] = new(Sealer)
-		all[i].Init(id, Extract([]byte("salt"), []byte{byte(i), byte(i >> 8), byte(i >> 16)}, nil), limits)
+		all[i].Init(id, Extract([]byte("salt"), []byte{byte(i), byte(i >> 8), byte(i >> 16)}, nil), Limits{})
 	}
 	return all
 }

@@ -8,32 +8,36 @@ import (
 	"crypto/cipher"
 	"encoding/binary"
 	"errors"
+	"math"
 
 	"github.com/sealcast/sealcast/crypto/suite"
 )
 
 // Why a record did not open. They are for the log; the peer learns none of them.
 var (
-	ErrShort = errors.New("record shorter than its kind and tag")
 	ErrTag   = errors.New("record does not authenticate")
 	ErrSpent = errors.New("more records under one key than a receiver takes")
 )
 
-// half is what both directions have: the secret, the current key and the
-// counter of the next record. The order of its fields keeps it small.
-type half struct {
-	secret Secret // S of docs/protocol.md section 4
-	key    [suite.MaxKeySize]byte
-	iv     [suite.NonceSize]byte
-	id     suite.ID
+// spent is the counter of a direction that was cleared: it is past every limit.
+const spent = math.MaxUint64
 
+// half is what both directions have: the secret, the current key and the
+// counter of the next record. The fields that every record touches stand first.
+type half struct {
 	// counter is the nonce of the next record. It is stored, advanced by one,
 	// before the cipher is called: whatever happens there, no nonce comes twice.
 	counter uint64
+	ivTail  uint64                // last eight bytes of the IV
+	nonce   [suite.NonceSize]byte // first four of the IV, then ivTail XOR counter
 
-	aead cipher.AEAD // while the pool keeps it, else nil
+	id   suite.ID
 	used uint32      // the pool's time of the last use
 	slot int32       // place in the pool, when aead is not nil
+	aead cipher.AEAD // while the pool keeps it, else nil
+
+	key    [suite.MaxKeySize]byte
+	secret Secret // S of docs/protocol.md section 4
 }
 
 // init starts the direction under secret, which it takes over.
@@ -46,7 +50,8 @@ func (d *half) init(id suite.ID, secret Secret) {
 func (d *half) derive() {
 	key, iv := d.secret.keys(d.id)
 	copy(d.key[:], key)
-	copy(d.iv[:], iv)
+	copy(d.nonce[:], iv)
+	d.ivTail = binary.BigEndian.Uint64(iv[4:])
 	clear(key)
 	clear(iv)
 	d.counter = 0
@@ -62,36 +67,29 @@ func (d *half) rekey(p *Pool) {
 // clear forgets everything secret. The half is unusable afterwards.
 func (d *half) clear(p *Pool) {
 	p.drop(d)
-	d.secret.Clear()
-	clear(d.key[:])
-	clear(d.iv[:])
-	d.id = 0
+	*d = half{counter: spent}
 }
 
-// next returns the cipher and the nonce of the next record, and counts it. The
-// nonce lies in the pool's scratch and is good until the next call on that pool.
-func (d *half) next(p *Pool) (cipher.AEAD, []byte) {
+// next counts a record and returns its nonce, good until the next call.
+func (d *half) next() []byte {
 	n := d.counter
 	d.counter = n + 1
-	// iv XOR (four zero bytes, counter u64)
-	copy(p.nonce[:4], d.iv[:4])
-	binary.BigEndian.PutUint64(p.nonce[4:], binary.BigEndian.Uint64(d.iv[4:])^n)
-	return p.get(d), p.nonce[:]
+	binary.BigEndian.PutUint64(d.nonce[4:], d.ivTail^n)
+	return d.nonce[:]
 }
 
 // Sealer is the sending direction of a session.
 type Sealer struct {
 	half
-	limits *Limits
 	bytes  uint64 // plaintext under the current key
-	since  int64  // seconds: when the current key's first record was about to go out
+	until  int64  // seconds: when the current key is too old
+	limits limits
 }
 
-// Init starts the direction under secret. limits is kept and may be shared by
-// all sessions.
-func (s *Sealer) Init(id suite.ID, secret Secret, limits *Limits) {
+// Init starts the direction under secret, with limits that Check has passed.
+func (s *Sealer) Init(id suite.ID, secret Secret, limits Limits) {
 	s.init(id, secret)
-	s.limits = limits
+	s.limits = limits.resolve()
 }
 
 // Overhead is how many bytes Seal adds to a plaintext: the kind and the tag.
@@ -106,14 +104,14 @@ func (s *Sealer) Overhead() int { return 1 + s.id.Overhead() }
 // after MaxReceiverCount records without Rekey: a record must never leave
 // without protection.
 func (s *Sealer) Seal(p *Pool, dst []byte, kind byte, plaintext []byte) []byte {
-	if !s.id.Valid() || s.counter >= MaxReceiverCount {
-		panic("record: Seal on a direction that is not open, or without the key update that was due")
+	if s.counter >= MaxReceiverCount {
+		panic("record: Seal on a direction that was cleared, or without the key update that was due")
 	}
-	aead, nonce := s.next(p)
+	aead := p.get(&s.half)
 	s.bytes += uint64(len(plaintext))
 	at := len(dst)
 	dst = append(dst, kind)
-	return aead.Seal(dst, nonce, plaintext, dst[at:at+1])
+	return aead.Seal(dst, s.next(), plaintext, dst[at:at+1])
 }
 
 // RekeyDue reports whether a key update must go out before the next record.
@@ -121,17 +119,17 @@ func (s *Sealer) Seal(p *Pool, dst []byte, kind byte, plaintext []byte) []byte {
 // before each record, so that the key's age counts from its first one.
 func (s *Sealer) RekeyDue(now int64) bool {
 	if s.counter == 0 {
-		s.since = now
+		s.until = now + s.limits.seconds
 		return false
 	}
-	return s.limits.reached(s.counter, s.bytes, now-s.since)
+	return s.counter >= s.limits.records || s.bytes >= s.limits.bytes || now >= s.until
 }
 
 // Rekey changes to the next key, whose age counts from now (seconds). The peer
 // must have been told by a record under the old one.
 func (s *Sealer) Rekey(p *Pool, now int64) {
 	s.rekey(p)
-	s.bytes, s.since = 0, now
+	s.bytes, s.until = 0, now+s.limits.seconds
 }
 
 // Clear forgets the keys and gives the cipher back to the pool.
@@ -145,16 +143,17 @@ func (o *Opener) Init(id suite.ID, secret Secret) { o.init(id, secret) }
 
 // Open opens a record as Seal made it, in place: the plaintext it returns is a
 // part of msg. It allocates nothing. On failure it returns one of the errors
-// above, msg holds nothing of the plaintext, and the caller must end the session.
+// above, msg holds nothing of the plaintext, and the caller must end the
+// session. Open panics when the direction has not been started.
 func (o *Opener) Open(p *Pool, msg []byte) ([]byte, error) {
-	if !o.id.Valid() || len(msg) < 1+o.id.Overhead() {
-		return nil, ErrShort
-	}
 	if o.counter >= MaxReceiverCount {
 		return nil, ErrSpent
 	}
-	aead, nonce := o.next(p)
-	plaintext, err := aead.Open(msg[1:1], nonce, msg[1:], msg[:1])
+	if len(msg) == 0 {
+		return nil, ErrTag
+	}
+	aead := p.get(&o.half)
+	plaintext, err := aead.Open(msg[1:1], o.next(), msg[1:], msg[:1])
 	if err != nil {
 		return nil, ErrTag
 	}

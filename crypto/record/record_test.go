@@ -15,15 +15,14 @@ const kind = 0x10
 
 // ends is both ends of one direction, each with its own pool.
 type ends struct {
-	seal       Sealer
-	open       Opener
-	from, to   *Pool
-	sealLimits Limits
+	seal     Sealer
+	open     Opener
+	from, to *Pool
 }
 
 func newEnds(id suite.ID, limits Limits) *ends {
-	e := &ends{from: NewPool(0, 0), to: NewPool(0, 0), sealLimits: limits}
-	e.seal.Init(id, testSecret(1), &e.sealLimits)
+	e := &ends{from: NewPool(0, 0), to: NewPool(0, 0)}
+	e.seal.Init(id, testSecret(1), limits)
 	e.open.Init(id, testSecret(1))
 	return e
 }
@@ -155,7 +154,7 @@ func TestShortRecords(t *testing.T) {
 	for _, id := range suite.All() {
 		e := newEnds(id, Limits{})
 		for n := range 1 + id.Overhead() {
-			if _, err := e.open.Open(e.to, make([]byte, n)); !errors.Is(err, ErrShort) {
+			if _, err := e.open.Open(e.to, make([]byte, n)); !errors.Is(err, ErrTag) {
 				t.Errorf("%v, %d bytes: %v", id, n, err)
 			}
 		}
@@ -181,7 +180,7 @@ func TestClearedDirection(t *testing.T) {
 		t.Error("a cleared direction keeps a cipher")
 	}
 	for _, d := range []*half{&e.seal.half, &e.open.half} {
-		if d.secret.bytes != [SecretSize]byte{} || d.key != [suite.MaxKeySize]byte{} || d.iv != [suite.NonceSize]byte{} {
+		if d.secret.bytes != [SecretSize]byte{} || d.key != [suite.MaxKeySize]byte{} || d.nonce != [suite.NonceSize]byte{} || d.ivTail != 0 {
 			t.Error("a cleared direction keeps a secret")
 		}
 	}
@@ -257,8 +256,9 @@ func TestRekeyDue(t *testing.T) {
 		}
 	}
 	e := newEnds(suite.AES128GCM, Limits{})
+	e.seal.RekeyDue(0)
 	e.carry(t, nil)
-	e.seal.counter, e.seal.since = MaxRecords-1, 0
+	e.seal.counter = MaxRecords - 1
 	if e.seal.RekeyDue(0) {
 		t.Error("due before the default number of records")
 	}
