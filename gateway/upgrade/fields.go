@@ -26,13 +26,13 @@ func (h *head) field(name, value []byte) *Rejection {
 	}
 	switch string(lower[:len(name)]) {
 	case "host":
-		return once(&h.host, value, "Host")
+		return h.host.set(value, "Host")
 	case "origin":
-		return once(&h.origin, value, "Origin")
+		return h.origin.set(value, "Origin")
 	case "sec-websocket-key":
-		return once(&h.key, value, "Sec-WebSocket-Key")
+		return h.key.set(value, "Sec-WebSocket-Key")
 	case "sec-websocket-version":
-		return once(&h.version, value, "Sec-WebSocket-Version")
+		return h.version.set(value, "Sec-WebSocket-Version")
 	case "sec-websocket-protocol":
 		h.protocols = append(h.protocols, value)
 	case "upgrade":
@@ -46,18 +46,24 @@ func (h *head) field(name, value []byte) *Rejection {
 	case "transfer-encoding":
 		return badRequest("an upgrade request must not have a body (Transfer-Encoding)")
 	case "user-agent":
-		h.userAgent = value
+		return h.userAgent.set(value, "User-Agent")
 	case "x-forwarded-for":
 		h.forwardedFor = append(h.forwardedFor, value)
 	}
 	return nil
 }
 
-func once(field *[]byte, value []byte, name string) *Rejection {
-	if *field != nil {
+// single is the value of a field that may stand there once.
+type single struct {
+	value []byte
+	there bool
+}
+
+func (s *single) set(value []byte, name string) *Rejection {
+	if s.there {
 		return badRequest("there is more than one " + name + " header field")
 	}
-	*field = value
+	s.value, s.there = value, true
 	return nil
 }
 
@@ -94,20 +100,20 @@ func (h *head) connection(value []byte) *Rejection {
 // request checks what only a complete request can tell (RFC 6455 section 4.2.1).
 func (h *head) request() (*Request, *Rejection) {
 	req := &Request{
-		Host:      string(h.host),
-		Origin:    string(h.origin),
-		UserAgent: string(h.userAgent),
-		Key:       string(h.key),
+		Host:      string(h.host.value),
+		Origin:    string(h.origin.value),
+		UserAgent: string(h.userAgent.value),
+		Key:       string(h.key.value),
 	}
-	if fault := req.setTarget(string(h.target), h.host != nil); fault != nil {
+	if fault := req.setTarget(string(h.target)); fault != nil {
 		return nil, fault
 	}
 	switch {
 	case !h.websocket || !h.upgrades:
 		return nil, upgradeRequired("this address speaks WebSocket: the request needs Upgrade: websocket and Connection: Upgrade")
-	case string(h.version) != "13":
+	case string(h.version.value) != "13":
 		return nil, upgradeRequired("the WebSocket version must be 13")
-	case !isKey(h.key):
+	case !isKey(h.key.value):
 		return nil, badRequest("Sec-WebSocket-Key is not 16 bytes in base64")
 	}
 	for _, value := range h.forwardedFor {
@@ -123,13 +129,13 @@ func (h *head) request() (*Request, *Rejection) {
 
 // setTarget takes a path, or a URL whose host then replaces the Host field's
 // (RFC 9112 section 3.2).
-func (req *Request) setTarget(target string, hasHost bool) *Rejection {
-	if !hasHost || !isHost(req.Host) {
+func (req *Request) setTarget(target string) *Rejection {
+	if !isHost(req.Host) {
 		return badRequest("the Host header field is missing, or is no host")
 	}
 	if target[0] != '/' {
-		scheme, rest, _ := strings.Cut(target, "://")
-		if !slices.Contains([]string{"http", "https", "ws", "wss"}, strings.ToLower(scheme)) {
+		scheme, rest, found := strings.Cut(target, "://")
+		if !found || !slices.Contains([]string{"http", "https", "ws", "wss"}, strings.ToLower(scheme)) {
 			return badRequest("the target of the request is neither a path nor a URL")
 		}
 		end := strings.IndexAny(rest+"/", "/?#")

@@ -61,12 +61,11 @@ func Parse(buf []byte) (req *Request, n int, err error) {
 
 // head is what has been read of a request. All slices are parts of the buffer.
 type head struct {
-	target                  []byte
-	host, key, version      []byte // nil: not there
-	origin, userAgent       []byte
-	forwardedFor, protocols [][]byte // values, one for each line
-	websocket, upgrades     bool     // Upgrade names websocket, Connection names upgrade
-	fields                  int
+	target                                []byte
+	host, origin, key, version, userAgent single
+	forwardedFor, protocols               [][]byte // values, one for each line
+	websocket, upgrades                   bool     // Upgrade names websocket, Connection names upgrade
+	fields                                int
 }
 
 // scan reads line by line. The size is that of the whole request, or 0 while
