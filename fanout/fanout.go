@@ -1,0 +1,98 @@
+// Package fanout brings ticks from the source (Redis) to the event loops that
+// have subscribers: it subscribes at the source, numbers every tick once,
+// encodes its head once, and hands it over once per loop. It never knows a
+// session, and never waits for one client.
+//
+// The flow, file by file:
+//
+//	out 1  source.go, queue.go  a message of Redis enters the bounded queue
+//	out 2  topic.go             topic number, epoch, sequence number
+//	out 3  dispatch.go          one hand-over per loop and turn of the hub
+//
+// cover.go decides which subscriptions to hold at the source, demand.go keeps
+// what the loops asked for, tree.go finds names and filters that match.
+package fanout
+
+import (
+	"github.com/sealcast/sealcast/wire"
+	"github.com/sealcast/sealcast/wire/topic"
+)
+
+// MaxLoops is the number of event loops that one Hub serves at most.
+const MaxLoops = 256
+
+// LoopID names an attached Loop.
+type LoopID int
+
+// Ticket names one call of Acquire. Tickets of a Hub grow and are never 0.
+type Ticket uint64
+
+// Loop is the mailbox of one event loop. Post is called by the hub's goroutine
+// alone. The slice is the loop's from then on; the events are shared with other
+// loops and must not be written. Post may block, which holds up all loops: the
+// source's queue then fills, and what overflows shows as a count and a Reset.
+// It must return once Run's context has ended.
+type Loop interface {
+	Post(events []Event)
+}
+
+// Event is a *Tick, *Reset, *Opened, *Confirmed or *Refused. A loop gets events
+// in the order in which they happened at the source. After Release it may still
+// see events of the filter's topics that were posted before.
+type Event interface{ event() }
+
+// Tick is one message of the source. It stays valid for as long as it is
+// referenced; up to 15 neighbours and their payloads, 16 KiB more in all, stay
+// in memory with it, so who keeps a tick for long keeps a copy.
+type Tick struct {
+	Topic      uint32
+	Seq        uint64 // grows by one per tick of the topic's epoch, from 1
+	ReceivedUS int64  // microseconds since the Unix epoch
+	Head       []byte // for wire.BatchItem
+	Payload    []byte
+}
+
+// Reset says that a topic goes on under a new epoch: ticks may have been lost here.
+type Reset struct {
+	Topic   uint32
+	Epoch   uint64
+	NextSeq uint64
+	Cause   wire.Cause
+}
+
+// TopicState is a topic and the point in its sequence that has been reached.
+type TopicState struct {
+	Number  uint32 // stands for the name in this process; never stands for another one
+	Name    string
+	Epoch   uint64 // random, from 1 to 2^53-1
+	NextSeq uint64 // the sequence number of the next tick
+}
+
+// Opened is a new topic that matches a confirmed filter of the loop. It comes
+// before the topic's first tick.
+type Opened struct{ TopicState }
+
+// Confirmed says that from here on every tick of the filter's topics comes.
+// Topics are those that exist, as of this point in the order of events. A
+// Ticket other than that of the latest Acquire belongs to an earlier one that
+// was released since; it says nothing about the latest.
+type Confirmed struct {
+	Filter topic.Filter
+	Ticket Ticket
+	Topics []TopicState // shared; not to be written
+}
+
+// Refused ends an acquisition: the source does not give the filter, or gives it
+// no longer (then it comes after a Confirmed, with the same Ticket). The filter
+// needs no Release.
+type Refused struct {
+	Filter topic.Filter
+	Ticket Ticket
+	Err    error // wraps ErrDenied or ErrNumbers; text for the user
+}
+
+func (*Tick) event()      {}
+func (*Reset) event()     {}
+func (*Opened) event()    {}
+func (*Confirmed) event() {}
+func (*Refused) event()   {}

@@ -1,0 +1,244 @@
+package fanout
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/sealcast/sealcast/wire/topic"
+)
+
+// What one turn of the hub takes from the queue at most, so that commands and
+// hand-overs are not held up behind a long queue.
+const (
+	turnItems = 1024
+	turnBytes = 4 << 20
+)
+
+// source is where ticks come from.
+type source interface {
+	// run stays connected until ctx ends, and puts what it hears into the queue.
+	run(ctx context.Context)
+	// send gives orders to the connection of this number, and drops them if
+	// that is gone. It never blocks.
+	send(link uint64, orders []order)
+}
+
+// Hub joins the source and the loops. Its methods are safe for concurrent use.
+// Everything about topics and filters belongs to the goroutine of Run.
+type Hub struct {
+	// Fixed after construction.
+	opt    Options
+	source source
+	queue  *queue
+	status *status
+	wake   chan struct{}
+
+	// Any goroutine.
+	mail  mailbox
+	count counters
+
+	// Owned by Run.
+	root       *node
+	cover      *cover
+	topics     map[string]*feed
+	filters    int
+	lastNumber uint32
+	slab       slab
+	boxes      []outbox // by LoopID
+	link       uint64   // number of the connection that holds the subscriptions
+	nodes      []*node  // scratch of one walk in the tree
+	turns      turnState
+}
+
+// turnState is what the hub keeps from one turn to the next besides topics and filters.
+type turnState struct {
+	items        []item // scratch
+	commands     []command
+	recovering   bool      // connected, but not all subscriptions are confirmed
+	overflowSaid time.Time // when an overflow was logged last
+}
+
+// mailbox takes the commands of the loops.
+type mailbox struct {
+	mu       sync.Mutex
+	commands []command
+	loops    LoopID
+	tickets  Ticket
+}
+
+// command is one call of Attach, Acquire or Release.
+type command struct {
+	loop   LoopID
+	attach Loop         // Attach
+	filter topic.Filter // Acquire, Release
+	ticket Ticket       // Acquire
+}
+
+// NewHub makes a hub that does nothing until Run is called.
+func NewHub(opt Options) *Hub {
+	h := newHub(opt)
+	h.source = newRedisSource(h.opt, h.queue, h.status)
+	return h
+}
+
+func newHub(opt Options) *Hub {
+	opt = opt.withDefaults()
+	h := &Hub{
+		opt:    opt,
+		status: newStatus(opt.Now, opt.Redis.Addrs[0]),
+		wake:   make(chan struct{}, 1),
+		root:   new(node),
+		topics: make(map[string]*feed),
+	}
+	h.queue = newQueue(opt.QueueTicks, opt.QueueBytes, h.kick)
+	h.cover = newCover(h.root, opt.WholeSource)
+	return h
+}
+
+// Attach makes a loop known. It panics beyond MaxLoops. A loop stays attached.
+func (h *Hub) Attach(loop Loop) LoopID {
+	h.mail.mu.Lock()
+	id := h.mail.loops
+	if id == MaxLoops {
+		panic("fanout: more loops than MaxLoops")
+	}
+	h.mail.loops++
+	h.mail.commands = append(h.mail.commands, command{loop: id, attach: loop})
+	h.mail.mu.Unlock()
+	h.kick()
+	return id
+}
+
+// Acquire asks for a filter's ticks; a *Confirmed or *Refused with the Ticket
+// follows, once the source has answered. A loop calls it when its first client
+// subscribes to the filter, and once more only after Release or a *Refused. It
+// never blocks.
+func (h *Hub) Acquire(id LoopID, f topic.Filter) Ticket {
+	h.mail.mu.Lock()
+	h.mail.tickets++
+	ticket := h.mail.tickets
+	h.mail.commands = append(h.mail.commands, command{loop: id, filter: f, ticket: ticket})
+	h.mail.mu.Unlock()
+	h.kick()
+	return ticket
+}
+
+// Release ends an acquisition, when the last client of the loop has left the
+// filter. It never blocks.
+func (h *Hub) Release(id LoopID, f topic.Filter) {
+	h.mail.mu.Lock()
+	h.mail.commands = append(h.mail.commands, command{loop: id, filter: f})
+	h.mail.mu.Unlock()
+	h.kick()
+}
+
+// Ready returns nil if the source is connected and has confirmed everything
+// that was subscribed, else a *NotReady.
+func (h *Hub) Ready() error { return h.status.get() }
+
+// kick wakes Run. Many kicks before it wakes count as one.
+func (h *Hub) kick() {
+	select {
+	case h.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run serves until ctx ends, then returns nil. Losing the source does not end
+// it. It is called once.
+func (h *Hub) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { h.source.run(ctx) })
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-h.wake:
+		}
+		for h.turn() && ctx.Err() == nil {
+		}
+	}
+}
+
+// turn does what there is to do, up to a bound, and tells whether more is left.
+func (h *Hub) turn() (more bool) {
+	h.takeCommands()
+	items, more := h.queue.take(h.turns.items[:0], turnItems, turnBytes)
+	for i := range items {
+		h.handle(&items[i])
+	}
+	clear(items)
+	h.turns.items = items
+	if len(h.cover.orders) > 0 {
+		h.source.send(h.link, h.cover.orders)
+		h.cover.orders = nil
+	}
+	h.count.gauge(h)
+	h.flush()
+	if h.turns.recovering && len(h.cover.missing) == 0 {
+		h.turns.recovering = false
+		h.status.ready(h.link)
+	}
+	return more
+}
+
+func (h *Hub) takeCommands() {
+	h.mail.mu.Lock()
+	commands := h.mail.commands
+	h.mail.commands = h.turns.commands[:0]
+	h.mail.mu.Unlock()
+	for _, c := range commands {
+		switch {
+		case c.attach != nil:
+			h.boxes = append(h.boxes, outbox{loop: c.attach})
+		case c.ticket != 0:
+			h.acquire(c.loop, c.filter, c.ticket)
+		default:
+			h.release(c.loop, c.filter)
+		}
+	}
+	clear(commands)
+	h.turns.commands = commands
+}
+
+// handle takes what the source says, in its order.
+func (h *Hub) handle(it *item) {
+	switch it.kind {
+	case itemTick, itemOversized:
+		h.tick(it)
+	case itemOverflow:
+		h.overflow(it.note.dropped)
+	case itemUp:
+		h.link = it.note.link
+		h.turns.recovering = true
+		h.cover.connected()
+	case itemDown:
+		h.turns.recovering = false
+		h.count.lost.Add(1)
+		h.lost()
+	case itemAdded:
+		h.added(it.channel)
+	case itemRemoved:
+		h.removed(it.channel)
+	case itemRefused:
+		h.denied(it.channel, it.note.err)
+	}
+}
+
+// overflowQuiet is how long the log stays silent after an overflow; counters tell the rest.
+const overflowQuiet = 10 * time.Second
+
+func (h *Hub) logOverflow() {
+	now := h.opt.Now()
+	if now.Sub(h.turns.overflowSaid) < overflowQuiet {
+		return
+	}
+	h.turns.overflowSaid = now
+	_, _, dropped := h.queue.depth()
+	h.opt.Log.Warn("ticks came faster than they were taken, some were dropped and their topics reset",
+		zap.Uint64("dropped", dropped), zap.Int("queue_ticks", h.opt.QueueTicks), zap.Int("queue_bytes", h.opt.QueueBytes))
+}

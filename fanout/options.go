@@ -1,0 +1,85 @@
+package fanout
+
+import (
+	cryptorand "crypto/rand"
+	"crypto/tls"
+	"math/rand/v2"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/sealcast/sealcast/wire"
+)
+
+// Options configures a Hub. A zero field takes its default.
+type Options struct {
+	Redis Redis
+
+	// WholeSource subscribes once to everything for as long as anything is
+	// wanted. The embedded Redis needs it: miniredis delivers a message that
+	// matches several patterns through any one of them, and does not keep the
+	// order between names and patterns.
+	WholeSource bool
+
+	MaxTick    int // bytes of a payload; larger ticks are dropped and the topic is reset; default wire.MaxTick
+	QueueTicks int // messages that wait between source and hub; default 65,536
+	QueueBytes int // their payloads and names, in bytes; default 64 MiB
+
+	Log    *zap.Logger      // default: none
+	Now    func() time.Time // default time.Now
+	Random rand.Source      // epochs and jitter; default ChaCha8 with a seed of the operating system
+}
+
+// Redis says how to reach the source.
+type Redis struct {
+	Addrs    []string // host:port, tried in turn; default 127.0.0.1:6379
+	Username string
+	Password string
+	DB       int
+	TLS      *tls.Config // nil: no TLS
+
+	DialTimeout time.Duration // for connecting and for each answer while connecting; default 3 s
+	PingAfter   time.Duration // silence after which a PING is sent; default 5 s
+	PingTimeout time.Duration // silence after the PING that counts as loss; default 5 s
+	RetryMin    time.Duration // first wait before connecting again, doubling; default 50 ms
+	RetryMax    time.Duration // longest wait; default 1 s
+}
+
+func (o Options) withDefaults() Options {
+	o.Redis = o.Redis.withDefaults()
+	if o.MaxTick <= 0 || o.MaxTick > wire.MaxTick {
+		o.MaxTick = wire.MaxTick
+	}
+	setDefault(&o.QueueTicks, 64<<10)
+	setDefault(&o.QueueBytes, 64<<20)
+	if o.Log == nil {
+		o.Log = zap.NewNop()
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Random == nil {
+		var seed [32]byte
+		_, _ = cryptorand.Read(seed[:]) // never fails
+		o.Random = rand.NewChaCha8(seed)
+	}
+	return o
+}
+
+func (r Redis) withDefaults() Redis {
+	if len(r.Addrs) == 0 {
+		r.Addrs = []string{"127.0.0.1:6379"}
+	}
+	setDefault(&r.DialTimeout, 3*time.Second)
+	setDefault(&r.PingAfter, 5*time.Second)
+	setDefault(&r.PingTimeout, 5*time.Second)
+	setDefault(&r.RetryMin, 50*time.Millisecond)
+	setDefault(&r.RetryMax, time.Second)
+	return r
+}
+
+func setDefault[T int | time.Duration](v *T, value T) {
+	if *v <= 0 {
+		*v = value
+	}
+}

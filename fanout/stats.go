@@ -1,0 +1,138 @@
+package fanout
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Stats are counters since the start, and levels as of now.
+type Stats struct {
+	Received      uint64 // ticks numbered and handed over
+	ReceivedBytes uint64 // their payloads
+	Copies        uint64 // further copies of ticks that came through overlapping subscriptions, not counted as ticks
+	Unmatched     uint64 // messages that no wanted filter matches; Redis's patterns give more than ours
+	Invalid       uint64 // messages on channels that are no valid topic names
+	Oversized     uint64 // ticks dropped because they were larger than Options.MaxTick
+	Dropped       uint64 // messages dropped because the queue was full
+	Unnumbered    uint64 // topics not opened because topic numbers had run out
+	Resets        uint64 // new epochs of topics
+	Lost          uint64 // connections to the source that were lost
+	Refused       uint64 // filters that the source did not allow, per loop
+
+	Topics        int // topics in which a loop has an interest
+	Filters       int // filters that loops have acquired
+	Subscriptions int // subscriptions at the source, asked for, confirmed, or about to end
+	QueueTicks    int // messages that wait for the hub
+	QueueBytes    int // their bytes
+}
+
+// counters are written by the hub and read by any goroutine.
+type counters struct {
+	received, receivedBytes, copies, unmatched, invalid atomic.Uint64
+	oversized, unnumbered, resets, lost, refused        atomic.Uint64
+	topics, filters, subscriptions                      atomic.Int64
+}
+
+// gauge publishes the levels that the hub owns.
+func (c *counters) gauge(h *Hub) {
+	c.topics.Store(int64(len(h.topics)))
+	c.filters.Store(int64(h.filters))
+	c.subscriptions.Store(int64(h.cover.live))
+}
+
+// Stats returns the hub's counters.
+func (h *Hub) Stats() Stats {
+	c := &h.count
+	s := Stats{
+		Received:      c.received.Load(),
+		ReceivedBytes: c.receivedBytes.Load(),
+		Copies:        c.copies.Load(),
+		Unmatched:     c.unmatched.Load(),
+		Invalid:       c.invalid.Load(),
+		Oversized:     c.oversized.Load(),
+		Unnumbered:    c.unnumbered.Load(),
+		Resets:        c.resets.Load(),
+		Lost:          c.lost.Load(),
+		Refused:       c.refused.Load(),
+		Topics:        int(c.topics.Load()),
+		Filters:       int(c.filters.Load()),
+		Subscriptions: int(c.subscriptions.Load()),
+	}
+	s.QueueTicks, s.QueueBytes, s.Dropped = h.queue.depth()
+	return s
+}
+
+// NotReady says why no ticks come from the source, and since when.
+type NotReady struct {
+	Addr  string // of the source
+	Since time.Time
+	Err   error
+}
+
+// Error names the source, the reason and the time.
+func (e *NotReady) Error() string {
+	return fmt.Sprintf("redis %s: %v, since %s", e.Addr, e.Err, e.Since.UTC().Format(time.RFC3339))
+}
+
+func (e *NotReady) Unwrap() error { return e.Err }
+
+var (
+	errStarting    = errors.New("not connected yet")
+	errSubscribing = errors.New("connected, subscriptions not confirmed yet")
+)
+
+// status is the state of the source. Safe for concurrent use.
+type status struct {
+	now func() time.Time
+
+	mu    sync.Mutex
+	why   *NotReady // nil: ready
+	link  uint64    // number of the connection; 0: there is none
+	since time.Time
+}
+
+func newStatus(now func() time.Time, addr string) *status {
+	s := &status{now: now}
+	s.down(addr, errStarting)
+	return s
+}
+
+// down notes that there is no connection, and why.
+func (s *status) down(addr string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.why == nil {
+		s.since = s.now()
+	}
+	s.link = 0
+	s.why = &NotReady{Addr: addr, Since: s.since, Err: err}
+}
+
+// connected notes a connection whose subscriptions are yet to be confirmed.
+func (s *status) connected(addr string, link uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.link = link
+	s.why = &NotReady{Addr: addr, Since: s.since, Err: errSubscribing}
+}
+
+// ready notes that the subscriptions of a connection are confirmed, unless that is lost again.
+func (s *status) ready(link uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.link == link {
+		s.why = nil
+	}
+}
+
+func (s *status) get() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.why == nil {
+		return nil
+	}
+	return s.why
+}
