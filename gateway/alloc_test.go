@@ -1,0 +1,174 @@
+package gateway_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/sealcast/sealcast/client"
+	"github.com/sealcast/sealcast/crypto/suite"
+)
+
+const (
+	steadyMessages = 1_000_000
+	steadyMallocs  = 1_000
+)
+
+// mallocsDuring counts what the whole process allocates, clients included.
+func mallocsDuring(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.Mallocs - before.Mallocs
+}
+
+func TestAMillionEchoesAllocateNothing(t *testing.T) {
+	if raceEnabled {
+		t.Log("the race detector allocates: a tenth of the messages, and no count")
+	}
+	const conns, window = 4, 16
+	s := start(t, nil)
+	var echoes []*client.Echo
+	for i := range conns {
+		e, err := client.DialEcho(t.Context(), s.url("/echo"), s.options([]suite.ID{suite.AES128GCM, suite.ChaCha20Poly1305}[i%2]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close(context.Background())
+		echoes = append(echoes, e)
+	}
+	pump := func(n int) func() {
+		return func() {
+			var wg sync.WaitGroup
+			for _, e := range echoes {
+				wg.Go(func() { echoMany(t, e, n/conns, window) })
+			}
+			wg.Wait()
+		}
+	}
+	pump(10_000)()
+	n := steadyMessages
+	if raceEnabled {
+		n /= 10
+	}
+	if got := mallocsDuring(pump(n)); got >= steadyMallocs && !raceEnabled {
+		t.Fatalf("%d allocations over %d echoes", got, n)
+	}
+}
+
+// echoMany keeps window messages in flight until n have come back.
+func echoMany(t *testing.T, e *client.Echo, n, window int) {
+	ctx := context.Background()
+	payload := make([]byte, 64)
+	sent := 0
+	for got := 0; got < n; got++ {
+		for ; sent < n && sent-got < window; sent++ {
+			if err := e.Send(ctx, payload); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+		p, err := e.Receive(ctx)
+		if err != nil || len(p) != len(payload) {
+			t.Errorf("message %d: %d bytes, %v", got, len(p), err)
+			return
+		}
+	}
+}
+
+func TestAMillionDeliveriesAllocateNothing(t *testing.T) {
+	subscribers := 1000
+	if raceEnabled {
+		t.Log("the race detector allocates: a tenth of the subscribers, and no count")
+		subscribers = 100
+	}
+	const handOvers, ticks = 20, 50
+	s := start(t, nil)
+	var readers []*frameCounter
+	for i := range subscribers {
+		readers = append(readers, subscribeRaw(t, s, []suite.ID{suite.AES128GCM, suite.ChaCha20Poly1305}[i%2], "md:a"))
+	}
+	payloads := slices.Repeat([][]byte{make([]byte, 100)}, ticks)
+	round := func() func() {
+		var prepared []func()
+		for range handOvers {
+			prepared = append(prepared, s.hub.prepare("md:a", payloads...))
+		}
+		return func() {
+			for _, handOver := range prepared {
+				handOver()
+			}
+			for _, r := range readers {
+				r.await(handOvers)
+			}
+		}
+	}
+	round()() // buffers grow, ciphers are expanded
+	before := s.Stats().Delivered
+	got := mallocsDuring(round())
+	if delivered := s.Stats().Delivered - before; delivered != uint64(subscribers*handOvers*ticks) {
+		t.Fatalf("%d deliveries", delivered)
+	}
+	if got >= steadyMallocs && !raceEnabled {
+		t.Fatalf("%d allocations over %d deliveries", got, subscribers*handOvers*ticks)
+	}
+}
+
+// frameCounter counts frames as they arrive, without opening or keeping them.
+type frameCounter struct {
+	conn net.Conn
+	br   *bufio.Reader
+	err  error
+}
+
+// subscribeRaw connects and subscribes through the client, then reads the
+// connection itself, because opening records on the client's side allocates.
+func subscribeRaw(t *testing.T, s *server, id suite.ID, filter string) *frameCounter {
+	t.Helper()
+	f := &frameCounter{}
+	opts := s.options(id)
+	opts.NetDial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+		f.conn = c
+		return c, err
+	}
+	c, err := client.Dial(t.Context(), s.url("/ws"), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Subscribe(t.Context(), filter); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.conn.Close() })
+	f.br = bufio.NewReaderSize(f.conn, 8<<10)
+	return f
+}
+
+// await reads n binary frames.
+func (f *frameCounter) await(n int) {
+	for n > 0 && f.err == nil {
+		var head []byte
+		if head, f.err = f.br.Peek(4); f.err != nil {
+			return
+		}
+		size, length := 2, int(head[1])
+		switch length {
+		case 126:
+			size, length = 4, int(head[2])<<8|int(head[3])
+		case 127:
+			f.err = errors.New("frame larger than expected")
+			return
+		}
+		if head[0] == 0x82 {
+			n--
+		}
+		_, f.err = f.br.Discard(size + length)
+	}
+}

@@ -1,0 +1,199 @@
+package gateway
+
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/sealcast/sealcast/gateway/frame"
+	"github.com/sealcast/sealcast/gateway/upgrade"
+	"github.com/sealcast/sealcast/session"
+	"github.com/sealcast/sealcast/wire"
+)
+
+// Deadlines of the phases.
+const (
+	upgradeTimeout   = 10 * time.Second
+	handshakeTimeout = 5 * time.Second
+	connectTimeout   = 10 * time.Second
+	progressTimeout  = 10 * time.Second // a begun message must go on
+	lingerTimeout    = 5 * time.Second  // for the close code to arrive behind a backlog
+)
+
+// end closes the connection in order: a sealed Goodbye where there is a session,
+// the WebSocket close, then nothing more. Without effect once closing.
+func (c *conn) end(code wire.CloseCode, text string) {
+	switch c.phase {
+	case phaseClosing, phaseClosed:
+		return
+	case phaseUpgrade:
+		c.reject(upgrade.Reject(http.StatusServiceUnavailable, text))
+		return
+	}
+	if code == wire.CloseTooSlow {
+		c.loop.gateway.stats.tooSlow.Add(1)
+	}
+	c.loop.gateway.log.Debug("session ends", zap.Uint64("conn", c.id), zap.Stringer("code", code), zap.String("text", text))
+	if c.sess != nil && c.sess.Established() {
+		c.sayGoodbye(code, text)
+	}
+	c.close(code, text)
+}
+
+// fail closes after a handshake or record failure: one path and one code for
+// all of them, and nothing but the close is sent.
+func (c *conn) fail(err error) {
+	code := wire.CloseBadRecord
+	var e *session.Error
+	if errors.As(err, &e) {
+		code = e.Code
+	}
+	c.loop.gateway.log.Debug("session failed", zap.Uint64("conn", c.id), zap.Stringer("code", code), zap.Error(err))
+	c.close(code, "")
+}
+
+// failFrame closes after bytes that are no valid WebSocket frame; err is a *frame.Error.
+func (c *conn) failFrame(err error) {
+	var bad *frame.Error
+	errors.As(err, &bad)
+	c.end(bad.Code, bad.Reason)
+}
+
+func (c *conn) sayGoodbye(code wire.CloseCode, text string) {
+	plain, err := wire.AppendGoodbye(c.loop.scratch.plain[:0], &wire.Goodbye{Code: uint32(code), Text: text})
+	if err != nil {
+		c.loop.gateway.log.Error("goodbye not encoded", zap.Error(err))
+		return
+	}
+	c.loop.scratch.plain = plain
+	c.sendRecord(wire.KindGoodbye, plain)
+}
+
+func (c *conn) close(code wire.CloseCode, text string) {
+	c.loop.scratch.out = frame.AppendClose(c.loop.scratch.out, code, text)
+	c.retire()
+}
+
+// onPeerClose answers a close frame with its own code; an empty one with an empty one.
+func (c *conn) onPeerClose(payload []byte) {
+	code, _, err := frame.ParseClose(payload)
+	if err != nil {
+		c.failFrame(err)
+		return
+	}
+	c.peerDone = true
+	c.close(code, "")
+}
+
+// reject answers an upgrade request with an HTTP error.
+func (c *conn) reject(no *upgrade.Rejection) {
+	c.loop.gateway.log.Debug("upgrade refused", zap.Uint64("conn", c.id), zap.Error(no))
+	c.reply(no.AppendResponse(nil))
+	c.request = nil
+	c.retire()
+}
+
+// retire takes the connection out of service; what is written stays to be read.
+func (c *conn) retire() {
+	c.loop.unsubscribeAll(c)
+	c.move(phaseClosing)
+}
+
+// linger closes once the peer has said that it is leaving and everything is
+// sent; before that, closing could reset the connection and lose the code. The
+// deadline of the phase bounds the wait.
+func (c *conn) linger() {
+	if c.gc.OutboundBuffered() > 0 {
+		return
+	}
+	if c.peerDone {
+		_ = c.loop.el.Close(c.gc)
+		return
+	}
+	if c.sess == nil {
+		shutdownWrite(c.gc.Fd()) // an HTTP client waits for the end of the stream
+	}
+}
+
+// onClosed is the end, whoever brought it about.
+func (c *conn) onClosed(err error) {
+	if c.phase == phaseClosed {
+		return
+	}
+	l := c.loop
+	l.unsubscribeAll(c)
+	l.wheel.clear(c)
+	c.decoder.Release(l.buffers)
+	if c.sess != nil {
+		c.sess.Close()
+	}
+	delete(l.index.conns, c)
+	l.gateway.conns.Add(-1)
+	l.gateway.log.Debug("connection closed", zap.Uint64("conn", c.id), zap.Error(err))
+	c.move(phaseClosed)
+}
+
+// deadline is when onDeadline wants to look at the connection next.
+func (c *conn) deadline() int64 {
+	switch c.phase {
+	case phaseUpgrade:
+		return c.began + upgradeTimeout.Milliseconds()
+	case phaseHandshake:
+		return c.began + handshakeTimeout.Milliseconds()
+	case phaseConnect:
+		return c.began + connectTimeout.Milliseconds()
+	case phaseClosing:
+		return c.began + lingerTimeout.Milliseconds()
+	}
+	hb := &c.loop.gateway.opts.Heartbeat
+	at := min(c.lastSent+hb.Interval.Milliseconds(), c.lastLife+hb.Timeout.Milliseconds())
+	if c.decoder.InMessage() {
+		at = min(at, c.lastStep+progressTimeout.Milliseconds())
+	}
+	return at
+}
+
+// onDeadline does what is due in the connection's phase and sets the next deadline.
+func (c *conn) onDeadline() {
+	now := c.loop.now
+	if now >= c.deadline() {
+		c.overdue(now)
+	}
+	if c.phase != phaseClosed {
+		c.loop.wheel.set(c, c.deadline())
+	}
+}
+
+func (c *conn) overdue(now int64) {
+	hb := &c.loop.gateway.opts.Heartbeat
+	switch c.phase {
+	case phaseUpgrade:
+		c.reject(upgrade.Reject(http.StatusRequestTimeout, "the request did not arrive in time"))
+	case phaseHandshake, phaseConnect:
+		c.end(wire.CloseTooLate, "handshake not finished in time")
+	case phaseClosing:
+		_ = c.loop.el.Close(c.gc)
+	case phaseOpen, phasePlain:
+		switch {
+		case now >= c.lastLife+hb.Timeout.Milliseconds():
+			c.end(wire.CloseHeartbeatLost, "no sign of life")
+		case c.decoder.InMessage() && now >= c.lastStep+progressTimeout.Milliseconds():
+			c.end(wire.ClosePolicy, "message does not go on")
+		default:
+			c.heartbeat()
+		}
+	}
+}
+
+// watchProgress notes when the message being received got on, and brings the
+// deadline forward when one has begun.
+func (c *conn) watchProgress() {
+	if p := c.decoder.Progress(); p != c.progress {
+		c.progress, c.lastStep = p, c.loop.now
+	}
+	if at := c.lastStep + progressTimeout.Milliseconds(); c.timer.at > at && c.decoder.InMessage() {
+		c.loop.wheel.set(c, at)
+	}
+}

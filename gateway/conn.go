@@ -1,0 +1,304 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+
+	"github.com/gobwas/ws"
+	"github.com/panjf2000/gnet/v2"
+	"go.uber.org/zap"
+
+	"github.com/sealcast/sealcast/gateway/frame"
+	"github.com/sealcast/sealcast/gateway/upgrade"
+	"github.com/sealcast/sealcast/session"
+	"github.com/sealcast/sealcast/wire"
+)
+
+const (
+	pathPush = "/ws"
+	pathEcho = "/echo"
+	// recordOverhead is what an envelope adds to a plaintext at most: kind and tag.
+	recordOverhead = 1 + 16
+)
+
+// conn is one connection. It belongs to its loop.
+type conn struct {
+	// fixed after accept and OnOpen
+	id     uint64
+	gc     gnet.Conn
+	loop   *loop
+	opened atomic.Bool // OnOpen has run
+
+	// owned by the loop
+	phase    phase
+	peerDone bool // the peer has said that it is leaving
+	role     session.Role
+	timer    timer
+	began    int64  // when the phase began; this and the next three in ms of the loop's clock
+	lastStep int64  // a message got closer to its end
+	progress uint32 // of the decoder at lastStep
+	lastLife int64  // a record opened, or a pong came
+	lastSent int64
+	request  []byte // of the upgrade, while incomplete
+	decoder  frame.Decoder
+	sess     *session.Session
+	sub      *subscriber // push sessions in service
+}
+
+// move changes the phase and sets the deadline that comes with it.
+func (c *conn) move(to phase) {
+	if !c.phase.mayMove(to) {
+		panic(fmt.Sprintf("connection cannot move from phase %d to %d", c.phase, to))
+	}
+	c.phase = to
+	c.began = c.loop.now
+	if to == phaseOpen || to == phasePlain {
+		c.lastLife = c.began
+		c.lastSent = c.began - c.heartbeatJitter()
+	}
+	if to != phaseClosed {
+		c.loop.wheel.set(c, c.deadline())
+	}
+}
+
+// onTraffic consumes everything that gnet holds for the connection.
+func (c *conn) onTraffic() {
+	buf, _ := c.gc.Peek(-1)
+	if c.gc.OutboundBuffered() > c.loop.gateway.opts.Slow.Queue {
+		c.end(wire.CloseTooSlow, "sends without reading")
+	}
+	for len(buf) > 0 && c.phase != phaseClosed {
+		if c.phase == phaseUpgrade {
+			buf = buf[c.onRequest(buf):]
+			continue
+		}
+		n, ok := c.onFrames(buf)
+		if !ok {
+			return
+		}
+		buf = buf[n:]
+	}
+}
+
+// onRequest is in 2 — the HTTP upgrade, acted on once it is complete. It returns
+// how much of buf belongs to the request; what follows are frames.
+func (c *conn) onRequest(buf []byte) int {
+	before, all := len(c.request), buf
+	if before > 0 {
+		c.request = append(c.request, buf...)
+		all = c.request
+	}
+	req, n, err := upgrade.Parse(all)
+	switch {
+	case err != nil:
+		var no *upgrade.Rejection // here, because it escapes
+		errors.As(err, &no)
+		c.reject(no)
+		return len(buf)
+	case n == 0:
+		if before == 0 {
+			c.request = append(c.request, buf...)
+		}
+		return len(buf)
+	}
+	c.request = nil
+	c.accept(req)
+	return n - before
+}
+
+// accept routes a valid upgrade request to its endpoint.
+func (c *conn) accept(req *upgrade.Request) {
+	opts := &c.loop.gateway.opts
+	switch {
+	case c.loop.gateway.draining.Load():
+		c.reject(upgrade.Reject(http.StatusServiceUnavailable, "the gateway is restarting"))
+	case req.Path == pathPush:
+		c.acceptSealed(req, session.RolePush, &c.loop.gateway.push)
+	case req.Path == pathEcho && opts.Echo.Enabled && offersSealed(req.Protocols):
+		c.acceptSealed(req, session.RoleEcho, &c.loop.gateway.echo)
+	case req.Path == pathEcho && opts.Echo.Enabled && opts.Echo.Unencrypted:
+		c.reply(upgrade.AppendAccept(nil, req.Key, ""))
+		c.decoder = frame.NewDecoder(&c.loop.gateway.plain)
+		c.move(phasePlain)
+	case req.Path == pathEcho && opts.Echo.Enabled:
+		c.reject(upgrade.Reject(http.StatusBadRequest, "offer a subprotocol: "+strings.Join(opts.Suites.Accepted(), ", ")))
+	default:
+		c.reject(upgrade.Reject(http.StatusNotFound, "there is "+pathPush+" and "+pathEcho))
+	}
+}
+
+// offersSealed tells a client of ours from an ordinary WebSocket client.
+func offersSealed(protocols []string) bool {
+	for _, p := range protocols {
+		if strings.HasPrefix(p, "sealcast.") {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *conn) acceptSealed(req *upgrade.Request, role session.Role, limits *frame.Limits) {
+	opts := &c.loop.gateway.opts
+	id, err := opts.Suites.Select(req.Protocols)
+	if err != nil {
+		c.reject(upgrade.Reject(http.StatusBadRequest, fmt.Sprintf("%v; accepted: %s", err, strings.Join(opts.Suites.Accepted(), ", "))))
+		return
+	}
+	binding := session.Binding{Role: role, Realm: opts.Realm, Offered: req.Protocols, Selected: id.Protocol()}
+	c.sess, err = session.NewGateway(opts.Session, c.loop.ciphers, binding)
+	if err != nil {
+		c.loop.gateway.log.Error("session", zap.Error(err))
+		c.reject(upgrade.Reject(http.StatusBadRequest, "the gateway cannot serve this offer"))
+		return
+	}
+	c.role = role
+	c.reply(upgrade.AppendAccept(nil, req.Key, id.Protocol()))
+	c.decoder = frame.NewDecoder(limits)
+	c.move(phaseHandshake)
+}
+
+// reply appends bytes that are no WebSocket frame to what is written this turn.
+func (c *conn) reply(b []byte) { c.loop.scratch.out = append(c.loop.scratch.out, b...) }
+
+// onFrames is in 3 — one WebSocket message or control frame from the front of
+// buf, unmasked in place. It reports how much it took, and false when the rest
+// is not to be read.
+func (c *conn) onFrames(buf []byte) (int, bool) {
+	n, ev, ok, err := c.decoder.Next(buf, c.loop.buffers)
+	if c.phase == phaseClosing {
+		c.peerDone = c.peerDone || ok && ev.Op == ws.OpClose
+		return n, err == nil
+	}
+	if err != nil {
+		c.failFrame(err)
+		return 0, false
+	}
+	if ok {
+		c.onEvent(ev)
+	}
+	return n, true
+}
+
+func (c *conn) onEvent(ev frame.Event) {
+	switch {
+	case ev.Op == ws.OpPing:
+		c.sendFrame(ws.OpPong, ev.Payload)
+	case ev.Op == ws.OpPong:
+		c.lastLife = c.loop.now
+	case ev.Op == ws.OpClose:
+		c.onPeerClose(ev.Payload)
+	case c.phase == phasePlain:
+		c.echoPlain(ev)
+	case c.phase == phaseHandshake:
+		c.onHandshake(ev.Payload)
+	default:
+		c.onRecord(ev.Payload)
+	}
+}
+
+// onHandshake is in 4 — a handshake message becomes a job for a worker.
+func (c *conn) onHandshake(msg []byte) {
+	job, err := c.sess.Receive(msg)
+	if err != nil {
+		c.loop.gateway.stats.handshakesFailed.Add(1)
+		c.fail(err)
+		return
+	}
+	if !c.loop.gateway.workers.submit(&task{conn: c, job: job}) {
+		c.loop.gateway.stats.handshakesBusy.Add(1)
+		c.end(wire.CloseTryLater, "too many handshakes")
+	}
+}
+
+// finishHandshake takes a worker's result back to the connection, which may have
+// gone meanwhile.
+func (l *loop) finishHandshake(t *task) {
+	l.serve(t.conn, func(c *conn) {
+		if c.phase != phaseHandshake {
+			return
+		}
+		if t.panicked {
+			c.end(wire.CloseInternal, "internal error")
+			return
+		}
+		c.onHandshakeDone(t.job)
+	})
+}
+
+func (c *conn) onHandshakeDone(job *session.Job) {
+	reply, err := c.sess.Complete(job)
+	if err != nil {
+		c.loop.gateway.stats.handshakesFailed.Add(1)
+		c.fail(err)
+		return
+	}
+	c.sendFrame(ws.OpBinary, reply)
+	if !c.sess.Established() {
+		return
+	}
+	c.loop.gateway.stats.handshakes.Add(1)
+	if c.role == session.RoleEcho {
+		c.move(phaseOpen)
+		return
+	}
+	c.move(phaseConnect)
+}
+
+// onRecord is in 4 — a record, opened in place.
+func (c *conn) onRecord(msg []byte) {
+	kind, plaintext, err := c.sess.Open(msg)
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	c.loop.gateway.stats.recordsOpened.Add(1)
+	c.lastLife = c.loop.now
+	switch {
+	case kind == wire.KindGoodbye:
+		c.end(wire.CloseNormal, "goodbye")
+	case kind != wire.KindRecord: // a key update has taken effect inside the session
+	case c.role == session.RoleEcho:
+		c.echoSealed(plaintext)
+	default:
+		c.onMessage(plaintext)
+	}
+}
+
+// sendFrame appends one whole frame to what is written this turn.
+func (c *conn) sendFrame(op ws.OpCode, payload []byte) {
+	out := frame.AppendHeader(c.loop.scratch.out, op, len(payload))
+	c.loop.scratch.out = append(out, payload...)
+}
+
+// sendRecord is out 7 — it seals plaintext straight into the loop's scratch
+// buffer, behind a frame header of known size.
+func (c *conn) sendRecord(kind wire.Kind, plaintext []byte) {
+	out, s := c.loop.scratch.out, c.sess
+	if s.RekeyDue(c.loop.unix) {
+		out = frame.AppendHeader(out, ws.OpBinary, s.SealedSize(0))
+		out = s.AppendKeyUpdate(out, c.loop.unix)
+	}
+	out = frame.AppendHeader(out, ws.OpBinary, s.SealedSize(len(plaintext)))
+	c.loop.scratch.out = s.Seal(out, kind, plaintext)
+}
+
+// flushOut is out 8 — everything that was appended for the connection goes out
+// in one write. The write may run onClosed.
+func (c *conn) flushOut() {
+	l := c.loop
+	if out := l.scratch.out; len(out) > 0 && c.phase != phaseClosed {
+		c.lastSent = l.now
+		_, _ = c.gc.Write(out) // a failure closes the connection through OnClose
+		l.scratch.out = trim(out)
+	}
+	switch c.phase {
+	case phaseClosed:
+	case phaseClosing:
+		c.linger()
+	default:
+		c.watchProgress()
+	}
+}

@@ -1,0 +1,163 @@
+package gateway
+
+import (
+	"github.com/sealcast/sealcast/fanout"
+	"github.com/sealcast/sealcast/wire"
+)
+
+const (
+	// writeChunk is how much is sealed for a session before its socket is
+	// looked at again.
+	writeChunk = 256 << 10
+	// highWater is how much may lie unsent in gnet's buffer, which has no limit
+	// of its own, before a session counts as slow and nothing more is sealed for it.
+	highWater = 64 << 10
+)
+
+const queueFull = "too slow: slow.queue is full"
+
+// subscriber is what a push session in service holds on its loop.
+type subscriber struct {
+	filters  []*heldFilter // in order of id
+	requests []*request    // that wait for the source
+	cohort   *cohort
+	place    int // in cohort.members
+
+	// While the session is slow: shared, unsealed entries, oldest first.
+	queue     []entry
+	bytes     int
+	slowSince int64 // of the last progress, ms of the loop's clock
+	listed    bool  // in loop.slow
+}
+
+// control is a message that had to line up behind a slow session's ticks.
+type control struct{ plaintext []byte }
+
+// deliver gives one session the frames of its cohort. What its socket does not
+// take now is kept as entries, not as sealed bytes.
+func (l *loop) deliver(c *conn, entries []entry) {
+	defer l.rescue(c)
+	if c.phase != phaseOpen {
+		return
+	}
+	next := 0
+	if !c.isSlow() {
+		next = l.writeFrames(c)
+	}
+	if next < len(entries) && c.phase == phaseOpen && !l.enqueue(c, entries[next:]) {
+		l.serve(c, func(c *conn) { c.end(wire.CloseTooSlow, queueFull) })
+	}
+}
+
+// isSlow tells whether new frames have to wait.
+func (c *conn) isSlow() bool {
+	return len(c.sub.queue) > 0 || c.gc.OutboundBuffered() > highWater
+}
+
+// writeFrames is out 7 and out 8 — it seals the frames of the arena for c and
+// writes them, one write if they fit writeChunk, until the socket has enough. It
+// returns the index of the first entry that was not sent.
+func (l *loop) writeFrames(c *conn) int {
+	s := &l.scratch
+	s.out = s.out[:0]
+	done, ticks := 0, 0
+	for i := range s.frames {
+		f := &s.frames[i]
+		c.sendRecord(wire.KindRecord, s.arena[f.start:f.end])
+		done, ticks = f.to, ticks+f.ticks
+		if len(s.out) < writeChunk && i < len(s.frames)-1 {
+			continue
+		}
+		c.flushOut()
+		s.out = s.out[:0]
+		if c.phase != phaseOpen || c.gc.OutboundBuffered() > highWater {
+			break
+		}
+	}
+	l.gateway.stats.delivered.Add(uint64(ticks))
+	return done
+}
+
+// enqueue keeps entries for a slow session. It reports false when they exceed the
+// bound, and the session has to end. An empty queue takes one entry of any size.
+func (l *loop) enqueue(c *conn, entries []entry) bool {
+	sub := c.sub
+	if !sub.listed {
+		sub.listed, sub.slowSince = true, l.now
+		l.slow = append(l.slow, c)
+		l.hasSlow.Store(true)
+	}
+	for _, e := range entries {
+		n := entryBytes(e)
+		if len(sub.queue) > 0 && sub.bytes+n > l.gateway.opts.Slow.Queue {
+			return false
+		}
+		sub.queue = append(sub.queue, e)
+		sub.bytes += n
+	}
+	return true
+}
+
+func entryBytes(e entry) int {
+	switch e := e.(type) {
+	case *fanout.Tick:
+		return len(e.Payload) + tickOverhead
+	case *control:
+		return len(e.plaintext) + tickOverhead
+	}
+	return tickOverhead
+}
+
+// serveSlow looks at every slow session: writes what its socket takes, lets go
+// of those that have caught up, ends those without progress.
+func (l *loop) serveSlow() {
+	slow := l.slow
+	l.slow = nil
+	for _, c := range slow {
+		if l.catchUp(c) {
+			l.slow = append(l.slow, c)
+		}
+	}
+	l.hasSlow.Store(len(l.slow) > 0)
+}
+
+// catchUp reports whether the session is still slow.
+func (l *loop) catchUp(c *conn) bool {
+	defer l.rescue(c)
+	for c.phase == phaseOpen && len(c.sub.queue) > 0 && c.gc.OutboundBuffered() <= highWater {
+		l.sendQueued(c)
+	}
+	if c.phase != phaseOpen {
+		return false
+	}
+	if len(c.sub.queue) == 0 {
+		c.sub.listed, c.sub.queue = false, nil
+		return false
+	}
+	if l.now-c.sub.slowSince > l.gateway.opts.Slow.Timeout.Milliseconds() {
+		l.serve(c, func(c *conn) { c.end(wire.CloseTooSlow, "too slow: nothing taken within slow.timeout") })
+		return false
+	}
+	return true
+}
+
+// sendQueued seals one chunk of a slow session's queue.
+func (l *loop) sendQueued(c *conn) {
+	sub := c.sub
+	n, bytes := 0, 0
+	for n < len(sub.queue) && (n == 0 || bytes < writeChunk) {
+		bytes += entryBytes(sub.queue[n])
+		n++
+	}
+	l.build(sub.queue[:n])
+	done := l.writeFrames(c)
+	if c.phase != phaseOpen {
+		return
+	}
+	for _, e := range sub.queue[:done] {
+		sub.bytes -= entryBytes(e)
+	}
+	clear(sub.queue[:done])
+	sub.queue = sub.queue[done:]
+	sub.slowSince = l.now
+}

@@ -1,0 +1,243 @@
+// Package gateway serves WebSocket clients from event loops: it accepts,
+// upgrades, frames, drives each connection's session, keeps the index of
+// subscriptions, delivers ticks, echoes, and closes. It never talks to Redis and
+// never does key agreement on a loop.
+//
+// The two flows, step by step (docs/architecture.md has the same list):
+//
+//	out 4  cohort.go   ticks collect once per cohort of like sessions
+//	out 5  batch.go    a batch joins ticks that were encoded once per gateway
+//	out 7  deliver.go  sealed once per session into the loop's scratch buffer
+//	out 8  deliver.go  one write per session and flush
+//
+//	in 1   engine.go   bytes are peeked, and none is kept past Discard
+//	in 2   conn.go     the upgrade request (package gateway/upgrade)
+//	in 3   conn.go     WebSocket frames (package gateway/frame)
+//	in 4   conn.go     handshake step, or record opened in place
+//	in 5   handler.go  plaintext to message
+//	in 6   handler.go  subscribe, unsubscribe, ping; echo.go the echo
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/panjf2000/gnet/v2"
+	"go.uber.org/zap"
+
+	"github.com/sealcast/sealcast/crypto/suite"
+	"github.com/sealcast/sealcast/fanout"
+	"github.com/sealcast/sealcast/gateway/frame"
+	"github.com/sealcast/sealcast/session"
+	"github.com/sealcast/sealcast/wire/topic"
+)
+
+// Hub is where ticks come from; *fanout.Hub in production.
+// Attach, Acquire and Release may be called from any loop and never block.
+type Hub interface {
+	Attach(fanout.Loop) fanout.LoopID
+	Acquire(fanout.LoopID, topic.Filter) fanout.Ticket
+	Release(fanout.LoopID, topic.Filter)
+}
+
+// Options configure a Gateway. All fields are read once, by New.
+type Options struct {
+	Loops     int                    // event loops; 0 is one per CPU
+	Realm     string                 // bound into every handshake
+	Suites    suite.Policy           // which suites are offered and how one is chosen
+	Session   *session.GatewayConfig // static key and handshake rules, shared by all sessions
+	Hub       Hub
+	Echo      EchoOptions
+	Limits    Limits
+	Slow      SlowOptions
+	Heartbeat HeartbeatOptions
+	Batch     BatchOptions
+	Version   string // told to clients in Connected
+	Log       *zap.Logger
+}
+
+// EchoOptions rule the endpoint /echo.
+type EchoOptions struct {
+	Enabled     bool
+	Unencrypted bool // serve ordinary WebSocket clients too
+	MaxMessage  int  // bytes
+}
+
+// Limits bound what clients may use.
+type Limits struct {
+	Connections   int // 0: as many as descriptors allow
+	Subscriptions int // filters per session
+	Message       int // bytes of plaintext per record on /ws
+	Fragments     int // frames per message
+}
+
+// SlowOptions say how long a client that does not keep up is carried.
+type SlowOptions struct {
+	Queue   int           // bytes of ticks that wait for one session
+	Timeout time.Duration // without any progress
+}
+
+// HeartbeatOptions rule liveness in both directions.
+type HeartbeatOptions struct {
+	Interval time.Duration // a record at least this often
+	Timeout  time.Duration // silence of the client that ends the connection
+}
+
+// BatchOptions bound one batch.
+type BatchOptions struct {
+	MaxTicks int
+	MaxBytes int
+}
+
+// ErrStopped is returned by Serve when the event loops ended although nobody had asked for it.
+var ErrStopped = errors.New("event loops stopped unexpectedly")
+
+// Gateway is the server. Its methods are safe for concurrent use.
+type Gateway struct {
+	// fixed after New
+	opts    Options
+	log     *zap.Logger
+	workers *workers
+	engine  *gnet.Client
+	push    frame.Limits // of /ws
+	echo    frame.Limits // of /echo, sealed
+	plain   frame.Limits // of /echo, unencrypted
+
+	mu sync.Mutex
+	ln net.Listener
+
+	// any goroutine
+	loops    atomic.Pointer[map[gnet.EventLoop]*loop] // learnt from the first connection of each; copied on change
+	lastID   atomic.Uint64
+	conns    atomic.Int64
+	draining atomic.Bool
+	stats    counters
+	stop     chan struct{}
+	stopOnce sync.Once
+
+	accepting sync.WaitGroup
+}
+
+// New makes a gateway and starts its event loops and handshake workers; Serve
+// lets clients in, Shutdown ends everything.
+func New(opts Options) (*Gateway, error) {
+	g := &Gateway{
+		opts: opts,
+		log:  opts.Log,
+		stop: make(chan struct{}),
+	}
+	g.loops.Store(&map[gnet.EventLoop]*loop{})
+	g.setFrameLimits()
+	g.workers = newWorkers(g.log)
+	engine, err := gnet.NewClient(&handler{gateway: g},
+		gnet.WithMulticore(opts.Loops == 0),
+		gnet.WithNumEventLoop(opts.Loops),
+		gnet.WithTCPNoDelay(gnet.TCPNoDelay),
+		gnet.WithLogger(engineLogger(g.log)))
+	if err != nil {
+		return nil, fmt.Errorf("event loops: %w", err)
+	}
+	g.engine = engine
+	if err := engine.Start(); err != nil {
+		return nil, fmt.Errorf("event loops: %w", err)
+	}
+	go g.clock()
+	return g, nil
+}
+
+func (g *Gateway) setFrameLimits() {
+	fragments := g.opts.Limits.Fragments
+	g.push = frame.Limits{MessageBytes: g.opts.Limits.Message + recordOverhead, Fragments: fragments}
+	g.echo = frame.Limits{MessageBytes: g.opts.Echo.MaxMessage + recordOverhead, Fragments: fragments}
+	g.plain = frame.Limits{MessageBytes: g.opts.Echo.MaxMessage, Fragments: fragments, Text: true}
+}
+
+// Serve accepts from ln until Shutdown, which makes it return nil. It owns ln.
+func (g *Gateway) Serve(ln net.Listener) error {
+	g.mu.Lock()
+	g.ln = ln
+	g.accepting.Add(1)
+	g.mu.Unlock()
+	defer g.accepting.Done()
+	return g.accept(ln)
+}
+
+// Shutdown takes no more connections, says goodbye to every session and waits
+// until they are gone or ctx ends; then it stops the loops.
+func (g *Gateway) Shutdown(ctx context.Context) error {
+	g.draining.Store(true)
+	g.mu.Lock()
+	if g.ln != nil {
+		_ = g.ln.Close()
+	}
+	g.mu.Unlock()
+	for _, l := range *g.loops.Load() {
+		l.call(func() { l.drain() })
+	}
+	g.awaitDrained(ctx)
+	g.stopOnce.Do(func() { close(g.stop) })
+	for _, l := range *g.loops.Load() {
+		l.mail.close()
+	}
+	g.accepting.Wait() // enrolling needs running loops
+	err := g.engine.Stop()
+	g.workers.close() // nobody is left who could submit
+	return err
+}
+
+// Draining tells whether Shutdown has begun.
+func (g *Gateway) Draining() bool { return g.draining.Load() }
+
+func (g *Gateway) awaitDrained(ctx context.Context) {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for g.conns.Load() > 0 {
+		select {
+		case <-ctx.Done():
+			g.log.Warn("drain timeout: closing what is left", zap.Int64("connections", g.conns.Load()))
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// loopOf returns the state that belongs to an event loop, made on first sight.
+func (g *Gateway) loopOf(el gnet.EventLoop) *loop {
+	if l, ok := (*g.loops.Load())[el]; ok {
+		return l
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	l := newLoop(g, el)
+	l.id = g.opts.Hub.Attach(l)
+	known := maps.Clone(*g.loops.Load())
+	known[el] = l
+	g.loops.Store(&known)
+	return l
+}
+
+// clock wakes each loop for its timers: every coarseTick, and every fastTick
+// while it has slow sessions.
+func (g *Gateway) clock() {
+	fast := time.NewTicker(fastTick)
+	defer fast.Stop()
+	for n := 0; ; n++ {
+		select {
+		case <-g.stop:
+			return
+		case <-fast.C:
+		}
+		coarse := n%int(coarseTick/fastTick) == 0
+		for _, l := range *g.loops.Load() {
+			if coarse || l.hasSlow.Load() {
+				l.mail.tick()
+			}
+		}
+	}
+}

@@ -1,0 +1,318 @@
+package gateway
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/gobwas/ws"
+	"go.uber.org/zap"
+
+	"github.com/sealcast/sealcast/fanout"
+	"github.com/sealcast/sealcast/wire"
+	"github.com/sealcast/sealcast/wire/topic"
+)
+
+var errOutOfPlace = errors.New("message out of place: Connect comes first, and once")
+
+// request is a Subscribe that waits until the source has confirmed all of its filters.
+type request struct {
+	conn    *conn
+	id      uint32
+	names   []string // accepted filters as the client wrote them
+	filters []*heldFilter
+	missing int // filters that are not confirmed
+}
+
+// onMessage is in 5 — plaintext to message — and in 6, what the client asks for.
+func (c *conn) onMessage(plaintext []byte) {
+	f, err := wire.ParseClientFrame(plaintext)
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	if m, ok := f.Message.(*wire.ClientFrame_Connect); ok != (c.phase == phaseConnect) {
+		c.fail(errOutOfPlace)
+		return
+	} else if ok {
+		c.connect(m.Connect)
+		return
+	}
+	switch m := f.Message.(type) {
+	case *wire.ClientFrame_Subscribe:
+		c.subscribe(m.Subscribe)
+	case *wire.ClientFrame_Unsubscribe:
+		c.unsubscribe(m.Unsubscribe)
+	case *wire.ClientFrame_Ping:
+		c.send(&wire.ServerFrame{Message: &wire.ServerFrame_Pong{Pong: &wire.Pong{Id: m.Ping.Id}}})
+	}
+}
+
+func (c *conn) connect(m *wire.Connect) {
+	opts := &c.loop.gateway.opts
+	c.sub = &subscriber{}
+	c.move(phaseOpen)
+	c.loop.gateway.log.Debug("client connected", zap.Uint64("conn", c.id),
+		zap.String("client", m.ClientName), zap.String("version", m.ClientVersion))
+	c.send(&wire.ServerFrame{Message: &wire.ServerFrame_Connected{Connected: &wire.Connected{
+		Session:             strconv.FormatUint(c.id, 10),
+		Codec:               uint32(wire.CodecNone),
+		HeartbeatIntervalMs: uint32(opts.Heartbeat.Interval.Milliseconds()),
+		HeartbeatTimeoutMs:  uint32(opts.Heartbeat.Timeout.Milliseconds()),
+		Limits: &wire.Limits{
+			MessageBytes:  uint32(opts.Limits.Message),
+			Subscriptions: uint32(opts.Limits.Subscriptions),
+		},
+		Version: opts.Version,
+	}}})
+}
+
+// send encodes a message and seals it, or lines it up behind what waits for a
+// slow session.
+func (c *conn) send(f *wire.ServerFrame) {
+	plain, err := wire.AppendServerFrame(c.loop.scratch.plain[:0], f)
+	if err != nil {
+		c.loop.gateway.log.Error("message not encoded", zap.Error(err))
+		c.end(wire.CloseInternal, "internal error")
+		return
+	}
+	c.loop.scratch.plain = trim(plain)
+	if c.isSlow() {
+		if !c.loop.enqueue(c, []entry{&control{plaintext: slices.Clone(plain)}}) {
+			c.end(wire.CloseTooSlow, queueFull)
+		}
+		return
+	}
+	c.sendRecord(wire.KindRecord, plain)
+}
+
+func (c *conn) sendError(id uint32, code wire.CloseCode, text, filter string) {
+	c.send(&wire.ServerFrame{Message: &wire.ServerFrame_Error{Error: &wire.Error{
+		Id: id, Code: uint32(code), Text: text, Filter: filter}}})
+}
+
+// subscribe holds each acceptable filter; the answer comes when all are confirmed.
+func (c *conn) subscribe(m *wire.Subscribe) {
+	req := &request{conn: c, id: m.Id}
+	for _, s := range m.Subscriptions {
+		f, err := topic.ParseFilter(s.Filter)
+		switch {
+		case err != nil:
+			c.sendError(m.Id, wire.CloseBadRecord, err.Error(), s.Filter)
+		case c.holds(f) || req.holds(f):
+			req.names = append(req.names, s.Filter)
+		case c.held()+len(req.filters) >= c.loop.gateway.opts.Limits.Subscriptions:
+			c.sendError(m.Id, wire.CloseTooMany, "too many subscriptions: limits.subscriptions is "+
+				strconv.Itoa(c.loop.gateway.opts.Limits.Subscriptions), s.Filter)
+		default:
+			req.names = append(req.names, s.Filter)
+			req.add(c.loop.hold(f))
+		}
+	}
+	if req.missing == 0 {
+		c.loop.grant(req)
+		return
+	}
+	c.sub.requests = append(c.sub.requests, req)
+}
+
+func (r *request) add(h *heldFilter) {
+	r.filters = append(r.filters, h)
+	if !h.confirmed {
+		r.missing++
+		h.waiting = append(h.waiting, r)
+	}
+}
+
+func (r *request) holds(f topic.Filter) bool {
+	return slices.ContainsFunc(r.filters, func(h *heldFilter) bool { return h.Filter == f })
+}
+
+// remove takes a filter out of a request that still waits.
+func (r *request) remove(h *heldFilter, name string) {
+	r.filters = without(r.filters, h)
+	r.names = slices.DeleteFunc(r.names, func(s string) bool { return s == name })
+	if !h.confirmed {
+		r.missing--
+		h.waiting = without(h.waiting, r)
+	}
+}
+
+// holds tells whether the session has f already; filters that wait count too.
+func (c *conn) holds(f topic.Filter) bool {
+	is := func(h *heldFilter) bool { return h.Filter == f }
+	return slices.ContainsFunc(c.sub.filters, is) ||
+		slices.ContainsFunc(c.sub.requests, func(r *request) bool { return r.holds(f) })
+}
+
+func (c *conn) held() int {
+	n := len(c.sub.filters)
+	for _, r := range c.sub.requests {
+		n += len(r.filters)
+	}
+	return n
+}
+
+// grant puts a request's filters into effect at this point of the order.
+func (l *loop) grant(r *request) {
+	sub := r.conn.sub
+	sub.requests = without(sub.requests, r)
+	fresh := newTopics(sub.filters, r.filters)
+	filters := slices.Concat(sub.filters, r.filters)
+	sortFilters(filters)
+	l.join(r.conn, filters)
+
+	first := fresh[:min(len(fresh), topicsPerMessage)]
+	r.conn.send(&wire.ServerFrame{Message: &wire.ServerFrame_Subscribed{Subscribed: &wire.Subscribed{
+		Id: r.id, Filters: r.names, Topics: first}}})
+	for more := range slices.Chunk(fresh[len(first):], topicsPerMessage) {
+		r.conn.send(&wire.ServerFrame{Message: &wire.ServerFrame_Topics{Topics: &wire.Topics{Topics: more}}})
+	}
+}
+
+// newTopics lists what the added filters match and the old ones do not, each once.
+func newTopics(old, added []*heldFilter) []*wire.TopicState {
+	var fresh []*wire.TopicState
+	for i, h := range added {
+		for _, t := range h.topics {
+			if !anyHolds(old, t) && !anyHolds(added[:i], t) {
+				fresh = append(fresh, t.proto())
+			}
+		}
+	}
+	return fresh
+}
+
+func anyHolds(filters []*heldFilter, t *loopTopic) bool {
+	return slices.ContainsFunc(filters, func(h *heldFilter) bool { return h.Match(t.Name) })
+}
+
+// unsubscribe gives filters back, those that still wait too.
+func (c *conn) unsubscribe(m *wire.Unsubscribe) {
+	done := &wire.Unsubscribed{Id: m.Id}
+	for _, name := range m.Filters {
+		f, err := topic.ParseFilter(name)
+		if err != nil || !c.giveBack(f, name) {
+			c.sendError(m.Id, wire.CloseBadRecord, "not subscribed", name)
+			continue
+		}
+		done.Filters = append(done.Filters, name)
+	}
+	c.send(&wire.ServerFrame{Message: &wire.ServerFrame_Unsubscribed{Unsubscribed: done}})
+}
+
+func (c *conn) giveBack(f topic.Filter, name string) bool {
+	l := c.loop
+	h, ok := l.index.filters[f]
+	if !ok {
+		return false
+	}
+	if slices.Contains(c.sub.filters, h) {
+		l.join(c, slices.DeleteFunc(slices.Clone(c.sub.filters), func(o *heldFilter) bool { return o == h }))
+		l.letGo(h)
+		return true
+	}
+	for _, r := range c.sub.requests {
+		if !slices.Contains(r.filters, h) {
+			continue
+		}
+		r.remove(h, name)
+		l.letGo(h)
+		if r.missing == 0 {
+			l.grant(r)
+		}
+		return true
+	}
+	return false
+}
+
+// unsubscribeAll takes a session that ends out of the index. Its queue goes too.
+func (l *loop) unsubscribeAll(c *conn) {
+	if c.sub == nil {
+		return
+	}
+	l.leave(c)
+	for _, h := range c.sub.filters {
+		l.letGo(h)
+	}
+	for _, r := range c.sub.requests {
+		for _, h := range slices.Clone(r.filters) {
+			r.remove(h, "")
+			l.letGo(h)
+		}
+	}
+	*c.sub = subscriber{}
+}
+
+// confirmed lets the requests go on that waited for a filter.
+func (l *loop) confirmed(e *fanout.Confirmed) {
+	h, ok := l.index.filters[e.Filter]
+	if !ok || h.ticket != e.Ticket {
+		return // everybody has left meanwhile
+	}
+	h.confirmed = true
+	for _, s := range e.Topics {
+		l.index.learn(h, s)
+	}
+	waiting := h.waiting
+	h.waiting = nil
+	for _, r := range waiting {
+		if r.missing--; r.missing == 0 {
+			l.serve(r.conn, func(*conn) { l.grant(r) })
+		}
+	}
+}
+
+// refused tells those who wait for a filter, or have it, that the source will
+// not give it.
+func (l *loop) refused(e *fanout.Refused) {
+	h, ok := l.index.filters[e.Filter]
+	if !ok || h.ticket != e.Ticket {
+		return
+	}
+	h.refused = true
+	for _, co := range slices.Clone(h.cohorts) {
+		for _, c := range slices.Clone(co.members) {
+			l.serve(c, func(c *conn) { c.withdraw(h, e.Err) })
+		}
+	}
+	for _, r := range slices.Clone(h.waiting) {
+		l.serve(r.conn, func(c *conn) {
+			r.remove(h, h.String())
+			l.letGo(h)
+			c.sendError(r.id, wire.CloseForbidden, e.Err.Error(), h.String())
+			if r.missing == 0 {
+				l.grant(r)
+			}
+		})
+	}
+}
+
+// withdraw takes a filter away that the session had.
+func (c *conn) withdraw(h *heldFilter, cause error) {
+	c.giveBack(h.Filter, "")
+	c.send(&wire.ServerFrame{Message: &wire.ServerFrame_Unsubscribed{
+		Unsubscribed: &wire.Unsubscribed{Filters: []string{h.String()}}}})
+	c.sendError(0, wire.CloseForbidden, cause.Error(), h.String())
+}
+
+// heartbeat sends a sealed record that the client can time out on, and a ping
+// that keeps intermediaries awake, in one write. What still lies unsent is sign
+// of life enough.
+func (c *conn) heartbeat() {
+	if c.gc.OutboundBuffered() > 0 {
+		c.lastSent = c.loop.now
+		return
+	}
+	if c.sub != nil {
+		c.send(&wire.ServerFrame{Message: &wire.ServerFrame_Heartbeat{
+			Heartbeat: &wire.Heartbeat{TimeUs: uint64(time.Now().UnixMicro())}}})
+	}
+	c.sendFrame(ws.OpPing, nil)
+}
+
+func (c *conn) heartbeatJitter() int64 {
+	interval := c.loop.gateway.opts.Heartbeat.Interval.Milliseconds()
+	return int64(c.id*0x9E3779B97F4A7C15>>33) % max(interval/2, 1)
+}

@@ -1,0 +1,147 @@
+package gateway
+
+import (
+	"slices"
+
+	"github.com/sealcast/sealcast/fanout"
+	"github.com/sealcast/sealcast/wire"
+	"github.com/sealcast/sealcast/wire/topic"
+)
+
+// index is what one loop knows of topics and of who follows them:
+//
+//	topic number → filters that match it → cohorts that hold the filter → members
+//
+// so that neither a topic nor a filter costs anything per session.
+type index struct {
+	conns    map[*conn]struct{}
+	topics   map[uint32]*loopTopic
+	filters  map[topic.Filter]*heldFilter
+	patterns []*heldFilter // those of filters that are patterns
+	cohorts  map[string]*cohort
+	dirty    []*cohort // with pending events
+	turn     uint64    // marks cohorts that an event has reached already
+	lastID   uint32    // of held filters
+}
+
+// loopTopic is a topic at the loop's point in the order of events.
+type loopTopic struct {
+	fanout.TopicState // NextSeq and Epoch as of the last event
+	filters           []*heldFilter
+}
+
+// heldFilter is a filter that at least one session of the loop holds or waits for.
+type heldFilter struct {
+	topic.Filter
+	id        uint32
+	ticket    fanout.Ticket // of the acquisition; events with another one are stale
+	refs      int           // sessions that hold it or wait for it
+	confirmed bool
+	refused   bool // by the source; the hub holds it no longer
+	topics    []*loopTopic
+	cohorts   []*cohort
+	waiting   []*request // until confirmed
+}
+
+func newIndex() index {
+	return index{
+		conns:   make(map[*conn]struct{}),
+		topics:  make(map[uint32]*loopTopic),
+		filters: make(map[topic.Filter]*heldFilter),
+		cohorts: make(map[string]*cohort),
+	}
+}
+
+// everyConn is a copy, because serving a connection may remove it.
+func (x *index) everyConn() []*conn {
+	all := make([]*conn, 0, len(x.conns))
+	for c := range x.conns {
+		all = append(all, c)
+	}
+	return all
+}
+
+// hold counts one more session on a filter and asks the hub for it if it is the first.
+func (l *loop) hold(f topic.Filter) *heldFilter {
+	h, ok := l.index.filters[f]
+	if !ok {
+		l.index.lastID++
+		h = &heldFilter{Filter: f, id: l.index.lastID}
+		l.index.filters[f] = h
+		if f.IsPattern() {
+			l.index.patterns = append(l.index.patterns, h)
+		}
+		h.ticket = l.gateway.opts.Hub.Acquire(l.id, f)
+	}
+	h.refs++
+	return h
+}
+
+// letGo gives one session's hold back; after the last the hub is told.
+func (l *loop) letGo(h *heldFilter) {
+	if h.refs--; h.refs > 0 {
+		return
+	}
+	l.drop(h)
+	if !h.refused {
+		l.gateway.opts.Hub.Release(l.id, h.Filter)
+	}
+}
+
+// drop forgets a filter and the topics that nothing else matches.
+func (l *loop) drop(h *heldFilter) {
+	x := &l.index
+	delete(x.filters, h.Filter)
+	x.patterns = without(x.patterns, h)
+	for _, t := range h.topics {
+		t.filters = without(t.filters, h)
+		if len(t.filters) == 0 {
+			delete(x.topics, t.Number)
+		}
+	}
+}
+
+// without removes the first v, not keeping the order.
+func without[T comparable](s []T, v T) []T {
+	i := slices.Index(s, v)
+	if i < 0 {
+		return s
+	}
+	last := len(s) - 1
+	s[i] = s[last]
+	clear(s[last:])
+	return s[:last]
+}
+
+// learn enters a topic that a filter matches.
+func (x *index) learn(h *heldFilter, s fanout.TopicState) {
+	t, ok := x.topics[s.Number]
+	if !ok {
+		t = &loopTopic{TopicState: s}
+		x.topics[s.Number] = t
+	}
+	if !slices.Contains(t.filters, h) {
+		t.filters = append(t.filters, h)
+		h.topics = append(h.topics, t)
+	}
+}
+
+// learnOpened enters a new topic under every confirmed filter that matches it.
+func (x *index) learnOpened(s fanout.TopicState) {
+	if f, err := topic.ParseFilter(s.Name); err == nil {
+		if h, ok := x.filters[f]; ok && h.confirmed {
+			x.learn(h, s)
+		}
+	}
+	for _, h := range x.patterns {
+		if h.confirmed && h.Match(s.Name) {
+			x.learn(h, s)
+		}
+	}
+}
+
+func (t *loopTopic) proto() *wire.TopicState { return protoState(t.TopicState) }
+
+func protoState(s fanout.TopicState) *wire.TopicState {
+	return &wire.TopicState{Number: s.Number, Name: s.Name, Epoch: s.Epoch, NextSeq: s.NextSeq}
+}

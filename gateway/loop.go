@@ -1,0 +1,167 @@
+package gateway
+
+import (
+	"context"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/panjf2000/gnet/v2"
+	"go.uber.org/zap"
+
+	"github.com/sealcast/sealcast/crypto/record"
+	"github.com/sealcast/sealcast/fanout"
+	"github.com/sealcast/sealcast/gateway/frame"
+	"github.com/sealcast/sealcast/wire"
+)
+
+const (
+	// coarseTick is the resolution of deadlines: fine against limits of
+	// seconds, and ten wake-ups a second cost an idle loop nothing to speak of.
+	coarseTick = 100 * time.Millisecond
+	// fastTick is how often slow sessions are looked at, because gnet has no
+	// callback for a drained buffer.
+	fastTick = 5 * time.Millisecond
+	// keepScratch is how much of a scratch buffer survives a turn that needed more.
+	keepScratch = 1 << 20
+	// keepBuffers is how many bytes of free frame buffers a loop keeps.
+	keepBuffers = 4 << 20
+)
+
+// loop is the state of one event loop. Everything in it is touched by that loop
+// alone, except where a field says otherwise.
+type loop struct {
+	// fixed after newLoop
+	gateway *Gateway
+	el      gnet.EventLoop
+	mail    *mailbox // any goroutine
+	id      fanout.LoopID
+	started time.Time
+
+	hasSlow atomic.Bool // any goroutine reads, the loop writes
+
+	// owned by the loop
+	now     int64 // milliseconds since started, as of the last tick
+	unix    int64 // seconds since the Unix epoch, as of the last tick
+	wheel   wheel
+	due     []*conn
+	slow    []*conn
+	buffers *frame.Buffers
+	ciphers *record.Pool
+	index   index
+	scratch scratch
+}
+
+// scratch is what one turn builds for one connection or one cohort.
+type scratch struct {
+	out     []byte           // WebSocket frames for the connection being served
+	plain   []byte           // one plaintext
+	arena   []byte           // the plaintexts of one flush, back to back
+	heads   []byte           // heads of resets
+	frames  []plainFrame     // into arena
+	items   []wire.BatchItem // of the batch being built
+	members []*conn          // of the cohort being served
+}
+
+func newLoop(g *Gateway, el gnet.EventLoop) *loop {
+	l := &loop{gateway: g, el: el, started: time.Now(),
+		buffers: frame.NewBuffers(keepBuffers), ciphers: record.NewPool(record.DefaultPoolSize, record.DefaultPoolIdle)}
+	l.unix = l.started.Unix()
+	l.mail = newMailbox(l, el)
+	l.index = newIndex()
+	return l
+}
+
+// Post implements fanout.Loop.
+func (l *loop) Post(events []fanout.Event) {
+	bytes := 0
+	for _, e := range events {
+		if t, ok := e.(*fanout.Tick); ok {
+			bytes += len(t.Payload) + tickOverhead
+		}
+	}
+	l.mail.put(letter{events: events}, bytes)
+}
+
+// call runs f on the loop.
+func (l *loop) call(f func()) { l.mail.put(letter{call: f}, 0) }
+
+// Run implements gnet.Runnable: it empties the mailbox on the loop.
+func (l *loop) Run(context.Context) error {
+	letters, ticked := l.mail.take()
+	for i := range letters {
+		l.read(&letters[i])
+	}
+	if ticked {
+		l.tick()
+	}
+	return nil
+}
+
+func (l *loop) read(x *letter) {
+	defer l.rescue(nil)
+	switch {
+	case x.events != nil:
+		l.handOver(x.events)
+	case x.done != nil:
+		l.finishHandshake(x.done)
+	case x.call != nil:
+		x.call()
+	}
+}
+
+// tick advances the loop's clock, runs due deadlines and looks after slow sessions.
+func (l *loop) tick() {
+	defer l.rescue(nil)
+	t := time.Now()
+	l.unix = t.Unix()
+	l.now = t.Sub(l.started).Milliseconds()
+	l.due = l.wheel.expire(l.now, l.due[:0])
+	for _, c := range l.due {
+		l.serve(c, (*conn).onDeadline)
+	}
+	clear(l.due)
+	l.ciphers.Advance(l.unix)
+	l.serveSlow()
+}
+
+// serve runs f for one connection and writes what f appended to the scratch
+// buffer in one write. A panic in f costs this connection alone.
+func (l *loop) serve(c *conn, f func(*conn)) {
+	defer l.rescue(c)
+	if c.phase == phaseClosed {
+		return
+	}
+	l.scratch.out = l.scratch.out[:0]
+	f(c)
+	c.flushOut()
+}
+
+// rescue ends the connection that a panic came from; without one, the panic is
+// logged and the loop goes on.
+func (l *loop) rescue(c *conn) {
+	r := recover()
+	if r == nil {
+		return
+	}
+	l.gateway.stats.panics.Add(1)
+	l.gateway.log.Error("panic on an event loop", zap.Any("panic", r), zap.ByteString("stack", debug.Stack()))
+	if c != nil && c.phase != phaseClosed {
+		_ = l.el.Close(c.gc)
+	}
+}
+
+// drain says goodbye to every connection of the loop.
+func (l *loop) drain() {
+	for _, c := range l.index.everyConn() {
+		l.serve(c, func(c *conn) { c.end(wire.CloseRestart, "gateway restarts") })
+	}
+}
+
+// trim drops a scratch buffer that one turn made too large to keep.
+func trim(b []byte) []byte {
+	if cap(b) > keepScratch {
+		return nil
+	}
+	return b[:0]
+}

@@ -1,0 +1,35 @@
+package gateway
+
+// phase is where a connection stands. moves has every allowed change.
+type phase uint8
+
+const (
+	phaseNew       phase = iota // accepted, not yet seen by its loop
+	phaseUpgrade                // collecting the HTTP request
+	phaseHandshake              // agreeing keys
+	phaseConnect                // push: sealed, Connect is due
+	phaseOpen                   // push or sealed echo, in service
+	phasePlain                  // unencrypted echo
+	phaseClosing                // the last byte is written or queued; waiting for the peer
+	phaseClosed
+)
+
+var moves = [...][]phase{
+	phaseNew:       {phaseUpgrade, phaseClosed},
+	phaseUpgrade:   {phaseHandshake, phasePlain, phaseClosing, phaseClosed},
+	phaseHandshake: {phaseConnect, phaseOpen, phaseClosing, phaseClosed},
+	phaseConnect:   {phaseOpen, phaseClosing, phaseClosed},
+	phaseOpen:      {phaseClosing, phaseClosed},
+	phasePlain:     {phaseClosing, phaseClosed},
+	phaseClosing:   {phaseClosed},
+	phaseClosed:    {},
+}
+
+func (p phase) mayMove(to phase) bool {
+	for _, q := range moves[p] {
+		if q == to {
+			return true
+		}
+	}
+	return false
+}
