@@ -1,0 +1,83 @@
+package client
+
+import (
+	"slices"
+	"time"
+
+	"github.com/sealcast/sealcast/wire"
+)
+
+// Event is what Next returns: *Tick, *Gap, *Reset, *TopicsAdded, *Refused or
+// *Heartbeat. More may be added; skip what you do not know.
+type Event interface{ event() }
+
+// Tick is one value of a topic. It is valid until the next call of Next; Clone
+// keeps it longer.
+type Tick struct {
+	Topic string
+	// Epoch and Seq place the tick among the topic's: within an epoch, Seq grows
+	// by one with each tick that the gateway received.
+	Epoch, Seq uint64
+	// Skipped is how many earlier ticks the gateway merged into this one, and
+	// Merged how many of those this client has not seen on their own.
+	Skipped, Merged uint64
+	Time            time.Time // of receipt by the gateway, by its clock
+	Payload         []byte
+}
+
+// Clone returns a copy that owns its memory.
+func (t *Tick) Clone() *Tick {
+	c := *t
+	c.Payload = slices.Clone(t.Payload)
+	return &c
+}
+
+// Gap tells that the ticks From to To of a topic are lost; it stands before the
+// tick that comes after them.
+type Gap struct {
+	Topic    string
+	Epoch    uint64
+	From, To uint64
+}
+
+// Reset tells that a topic goes on under a new epoch. Ticks may be missing
+// before it, and nobody knows how many: cached values are stale.
+type Reset struct {
+	Topic   string
+	Epoch   uint64 // the new one
+	NextSeq uint64 // of the next tick
+	Cause   wire.Cause
+}
+
+// TopicsAdded names topics whose ticks come from now on, because a subscription
+// was confirmed or because they are new and match one.
+type TopicsAdded struct {
+	Topics []TopicState
+}
+
+// TopicState is a topic and the point in its sequence where delivery begins.
+type TopicState struct {
+	Topic   string
+	Epoch   uint64
+	NextSeq uint64
+}
+
+// Refused tells that a filter was refused or taken away without a call that
+// waits for the answer.
+type Refused struct {
+	Filter string // empty: a whole request
+	Code   wire.CloseCode
+	Text   string
+}
+
+// Heartbeat comes when there was nothing else.
+type Heartbeat struct {
+	Time time.Time // the gateway's clock
+}
+
+func (*Tick) event()        {}
+func (*Gap) event()         {}
+func (*Reset) event()       {}
+func (*TopicsAdded) event() {}
+func (*Refused) event()     {}
+func (*Heartbeat) event()   {}

@@ -1,0 +1,175 @@
+package client
+
+import (
+	"context"
+	"time"
+
+	"github.com/sealcast/sealcast/wire"
+)
+
+// Next returns the next event, waiting for it until ctx ends; the connection is
+// as good as before then. The event is valid until the next call. One goroutine
+// calls Next. Once the connection has ended and everything received was
+// returned, Next returns why: a *ClosedError, or ErrClosed after Close.
+func (c *Conn) Next(ctx context.Context) (Event, error) {
+	for {
+		event, err := c.step()
+		if event != nil || err != nil {
+			return event, err
+		}
+		begun, err := c.dequeue()
+		if err != nil {
+			return nil, err
+		}
+		if begun {
+			continue
+		}
+		if err := c.fetch(ctx); err != nil && !c.waiting() {
+			return nil, err
+		}
+	}
+}
+
+// fetch reads one message, or waits until another reader has left one.
+func (c *Conn) fetch(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c.arrived:
+		return nil
+	case c.reading <- struct{}{}:
+		defer func() { <-c.reading }()
+		if c.waiting() {
+			return nil
+		}
+		return c.receive(ctx)
+	}
+}
+
+// waiting tells whether another reader has left something.
+func (c *Conn) waiting() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.queue) > 0
+}
+
+// dequeue takes the next message out of the queue and begins with it. It
+// reports whether there was one.
+func (c *Conn) dequeue() (bool, error) {
+	c.mu.Lock()
+	if len(c.queue) == 0 {
+		c.mu.Unlock()
+		return false, nil
+	}
+	q := c.queue[0]
+	c.queue[0] = queued{}
+	if c.queue = c.queue[1:]; len(c.queue) == 0 {
+		c.queue = nil
+	}
+	c.backlog -= q.size
+	c.mu.Unlock()
+	if err := c.begin(q.frame); err != nil {
+		return false, c.violated(err)
+	}
+	return true, nil
+}
+
+// begin makes events of a message, or gets ready to work through a batch.
+func (c *Conn) begin(f *wire.ServerFrame) error {
+	switch m := f.GetMessage().(type) {
+	case *wire.ServerFrame_Batch:
+		c.batch, c.heads, c.at = m.Batch, c.heads[:0], 0
+		return m.Batch.Each(func(h *wire.Head, payload []byte) error {
+			c.heads = append(c.heads, tickHead{h, payload})
+			return nil
+		})
+	case *wire.ServerFrame_Subscribed:
+		if err := c.view.confirm(m.Subscribed.GetFilters()); err != nil {
+			return err
+		}
+		return c.announce(m.Subscribed.GetTopics())
+	case *wire.ServerFrame_Unsubscribed:
+		return c.view.release(m.Unsubscribed.GetFilters())
+	case *wire.ServerFrame_Topics:
+		return c.announce(m.Topics.GetTopics())
+	case *wire.ServerFrame_Error:
+		refused := refusedBy(m.Error)
+		c.events = append(c.events, &refused)
+	case *wire.ServerFrame_Heartbeat:
+		c.events = append(c.events, &Heartbeat{Time: time.UnixMicro(int64(m.Heartbeat.GetTimeUs()))})
+	}
+	return nil
+}
+
+// announce makes events of topics that the gateway names.
+func (c *Conn) announce(topics []*wire.TopicState) error {
+	var added []TopicState
+	for _, t := range topics {
+		meaning, err := c.view.announce(t)
+		switch {
+		case err != nil:
+			return err
+		case meaning == announcedNew:
+			added = append(added, TopicState{Topic: t.GetName(), Epoch: t.GetEpoch(), NextSeq: t.GetNextSeq()})
+		case meaning == announcedReset:
+			c.events = append(c.events, &Reset{Topic: t.GetName(), Epoch: t.GetEpoch(), NextSeq: t.GetNextSeq()})
+		}
+	}
+	if len(added) > 0 {
+		c.events = append(c.events, &TopicsAdded{Topics: added})
+	}
+	return nil
+}
+
+// step returns the next event of the message in progress, or nil at its end.
+func (c *Conn) step() (Event, error) {
+	if len(c.events) > 0 {
+		event := c.events[0]
+		if c.events = c.events[1:]; len(c.events) == 0 {
+			c.events = nil
+		}
+		return event, nil
+	}
+	for c.at < len(c.heads) {
+		h := c.heads[c.at]
+		c.at++
+		event, err := c.entry(h)
+		if err != nil {
+			return nil, c.violated(err)
+		}
+		if event != nil {
+			return event, nil
+		}
+	}
+	return nil, nil
+}
+
+// entry makes an event of one entry of a batch: nil if it says nothing new. A
+// gap is returned first, and its tick left for the next step.
+func (c *Conn) entry(h tickHead) (Event, error) {
+	if r := h.GetReset_(); r != nil {
+		p, err := c.view.reset(h.GetTopic(), r)
+		if p == nil {
+			return nil, err
+		}
+		return &Reset{Topic: p.name, Epoch: p.epoch, NextSeq: p.next, Cause: r.GetCause()}, nil
+	}
+	p, v, err := c.view.tick(h.Head)
+	if err != nil || v.discard {
+		return nil, err
+	}
+	c.tick = Tick{
+		Topic:   p.name,
+		Epoch:   p.epoch,
+		Seq:     h.GetSeq(),
+		Skipped: h.GetSkipped(),
+		Merged:  v.merged,
+		Time:    time.UnixMicro(c.batch.ReceivedUS(h.Head)),
+		Payload: h.payload,
+	}
+	if v.gap {
+		c.events = append(c.events, &c.tick)
+		return &Gap{Topic: p.name, Epoch: p.epoch, From: v.from, To: v.to}, nil
+	}
+	return &c.tick, nil
+}

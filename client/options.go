@@ -1,0 +1,168 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sealcast/sealcast/crypto/record"
+	"github.com/sealcast/sealcast/crypto/suite"
+	"github.com/sealcast/sealcast/session"
+)
+
+// Defaults of Options.
+const (
+	DefaultRealm        = "default"
+	DefaultDialTimeout  = 10 * time.Second
+	DefaultWriteTimeout = 10 * time.Second
+)
+
+// Options say how to connect. The zero value plus Pins is what most want.
+// Nothing in it is changed by this package, so that one value serves many dials.
+type Options struct {
+	// Suites to offer, in order of preference; nil means DefaultSuites. Plain
+	// can only stand alone.
+	Suites []suite.ID
+	// Pins are the public keys of which the gateway must have one.
+	Pins []session.PublicKey
+	// Insecure accepts any key when there are no Pins: whoever answers can
+	// read and write everything, a token included.
+	Insecure bool
+	// PostQuantum says whether ML-KEM-768 joins the key agreement.
+	PostQuantum session.PostQuantum
+	// Rekey says when to change the sending key; zero fields mean the protocol's maximum.
+	Rekey record.Limits
+	// Realm is the gateway's configured name; "" means DefaultRealm.
+	Realm string
+	// Token authenticates the client, if the gateway asks for that.
+	Token string
+	// Name and Version of the application, for the gateway's operators.
+	Name, Version string
+
+	// TLSConfig is for wss URLs; nil means the system's roots.
+	TLSConfig *tls.Config
+	// Header is added to the upgrade request. Host replaces the URL's.
+	Header http.Header
+	// NetDial opens the TCP connection; nil means a net.Dialer.
+	NetDial func(ctx context.Context, network, addr string) (net.Conn, error)
+
+	// DialTimeout bounds everything until the connection is ready; 0 means DefaultDialTimeout.
+	DialTimeout time.Duration
+	// WriteTimeout bounds each message to the gateway; 0 means DefaultWriteTimeout.
+	WriteTimeout time.Duration
+	// Rand is the source of randomness; nil means crypto/rand.
+	Rand io.Reader
+}
+
+// DefaultSuites is what is offered unless told otherwise: AES first where this
+// processor has instructions for it, ChaCha20-Poly1305 first elsewhere.
+func DefaultSuites() []suite.ID {
+	if suite.Detect().AES {
+		return []suite.ID{suite.AES128GCM, suite.AES256GCM, suite.ChaCha20Poly1305}
+	}
+	return []suite.ID{suite.ChaCha20Poly1305, suite.AES128GCM, suite.AES256GCM}
+}
+
+// withDefaults returns the options with every default filled in, or ErrOptions.
+func (o Options) withDefaults() (Options, error) {
+	if o.Suites == nil {
+		o.Suites = DefaultSuites()
+	}
+	if err := checkSuites(o.Suites); err != nil {
+		return o, err
+	}
+	for key := range o.Header {
+		if strings.HasPrefix(http.CanonicalHeaderKey(key), "Sec-Websocket-") {
+			return o, fmt.Errorf("%w: header %s belongs to the protocol", ErrOptions, key)
+		}
+	}
+	if o.Realm == "" {
+		o.Realm = DefaultRealm
+	}
+	if o.DialTimeout <= 0 {
+		o.DialTimeout = DefaultDialTimeout
+	}
+	if o.WriteTimeout <= 0 {
+		o.WriteTimeout = DefaultWriteTimeout
+	}
+	if o.Rand == nil {
+		o.Rand = rand.Reader
+	}
+	return o, nil
+}
+
+func checkSuites(suites []suite.ID) error {
+	if len(suites) == 0 {
+		return fmt.Errorf("%w: no suite to offer", ErrOptions)
+	}
+	for i, id := range suites {
+		switch {
+		case !id.Valid():
+			return fmt.Errorf("%w: %v is not a suite", ErrOptions, id)
+		case slices.Contains(suites[:i], id):
+			return fmt.Errorf("%w: suite %v is offered twice", ErrOptions, id)
+		case id == suite.Plain && len(suites) > 1:
+			return fmt.Errorf("%w: plain cannot be offered beside another suite", ErrOptions)
+		}
+	}
+	return nil
+}
+
+// endpoint is a parsed gateway URL.
+type endpoint struct {
+	url      *url.URL
+	secure   bool
+	hostname string // for the certificate
+	address  string // host:port
+}
+
+// parseEndpoint reads a ws or wss URL. An empty path becomes defaultPath.
+func parseEndpoint(raw, defaultPath string) (endpoint, error) {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return endpoint{}, fmt.Errorf("%w: address: %v", ErrOptions, err)
+	}
+	port := "80"
+	switch u.Scheme {
+	case "ws":
+	case "wss":
+		port = "443"
+	default:
+		return endpoint{}, fmt.Errorf("%w: address %q does not begin with ws:// or wss://", ErrOptions, u.Redacted())
+	}
+	switch {
+	case u.Hostname() == "":
+		return endpoint{}, fmt.Errorf("%w: address %q names no host", ErrOptions, u.Redacted())
+	case u.User != nil:
+		return endpoint{}, fmt.Errorf("%w: address %q holds a user name; use a token or a header", ErrOptions, u.Redacted())
+	case u.Fragment != "":
+		return endpoint{}, fmt.Errorf("%w: address %q has a fragment, which WebSocket does not know", ErrOptions, u.Redacted())
+	}
+	if u.Port() != "" {
+		port = u.Port()
+	}
+	if u.Path == "" || u.Path == "/" {
+		u.Path, u.RawPath = defaultPath, ""
+	}
+	return endpoint{
+		url:      u,
+		secure:   u.Scheme == "wss",
+		hostname: u.Hostname(),
+		address:  net.JoinHostPort(strings.ToLower(u.Hostname()), port),
+	}, nil
+}
+
+// Address is the host and port that a gateway's URL names, in the form in which
+// known keys are filed: lower case, the port always there.
+func Address(url string) (string, error) {
+	e, err := parseEndpoint(url, pushPath)
+	return e.address, err
+}

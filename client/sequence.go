@@ -1,0 +1,162 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/sealcast/sealcast/wire"
+	"github.com/sealcast/sealcast/wire/topic"
+)
+
+// errSequence reports ticks that the gateway cannot have meant: a topic it never
+// announced, or numbers that contradict themselves.
+var errSequence = errors.New("tick that was never announced")
+
+// position is where a client stands in one topic.
+type position struct {
+	name  string
+	epoch uint64
+	next  uint64 // sequence number after the highest one seen
+	held  bool   // a subscription matches the topic
+}
+
+// verdict is what the sequence rule says about one tick.
+type verdict struct {
+	discard bool   // seen before
+	gap     bool   // the ticks [from, to] are lost
+	from    uint64 // with gap
+	to      uint64 // with gap
+	merged  uint64 // earlier ticks that came as part of this one
+}
+
+// advance applies the sequence rule of docs/protocol.md section 6 to a tick
+// that covers [seq-skipped, seq], and moves the position behind it. It expects
+// skipped <= seq.
+func (p *position) advance(seq, skipped uint64) verdict {
+	first := seq - skipped
+	switch {
+	case seq < p.next:
+		return verdict{discard: true}
+	case first > p.next:
+		v := verdict{gap: true, from: p.next, to: first - 1, merged: skipped}
+		p.next = seq + 1
+		return v
+	default:
+		v := verdict{merged: seq - p.next}
+		p.next = seq + 1
+		return v
+	}
+}
+
+// view is everything a client knows about its topics. It is told what the
+// gateway sent, in the order in which it came.
+type view struct {
+	topics  map[uint32]*position
+	filters map[topic.Filter]struct{} // confirmed and not given back
+}
+
+func newView() *view {
+	return &view{topics: map[uint32]*position{}, filters: map[topic.Filter]struct{}{}}
+}
+
+// confirm notes filters that the gateway has accepted.
+func (v *view) confirm(filters []string) error {
+	for _, s := range filters {
+		f, err := topic.ParseFilter(s)
+		if err != nil {
+			return err
+		}
+		v.filters[f] = struct{}{}
+	}
+	return nil
+}
+
+// release notes filters that were given back. Topics that no other filter
+// matches are no longer held: when they are announced again, delivery begins
+// anew and nothing was lost in between.
+func (v *view) release(filters []string) error {
+	for _, s := range filters {
+		f, err := topic.ParseFilter(s)
+		if err != nil {
+			return err
+		}
+		delete(v.filters, f)
+	}
+	for _, p := range v.topics {
+		p.held = p.held && v.matches(p.name)
+	}
+	return nil
+}
+
+func (v *view) matches(name string) bool {
+	for f := range v.filters {
+		if f.Match(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// announced says what an announcement of a topic means to this client.
+type announced uint8
+
+const (
+	announcedKnown announced = iota // delivered already, under the same epoch
+	announcedNew                    // delivery begins
+	announcedReset                  // delivered already, now under another epoch
+)
+
+// announce notes the topic's name and the point where delivery begins. A topic
+// that is already delivered keeps its position, so that ticks which are still
+// on their way are not taken for old ones.
+func (v *view) announce(s *wire.TopicState) (announced, error) {
+	p := v.topics[s.GetNumber()]
+	switch {
+	case p == nil:
+		if err := topic.ValidName(s.GetName()); err != nil {
+			return 0, err
+		}
+		p = &position{name: s.GetName()}
+		v.topics[s.GetNumber()] = p
+	case p.name != s.GetName():
+		return 0, fmt.Errorf("%w: topic %d was %q and is announced as %q", errSequence, s.GetNumber(), p.name, s.GetName())
+	case p.held && p.epoch == s.GetEpoch():
+		return announcedKnown, nil
+	}
+	meaning := announcedNew
+	if p.held {
+		meaning = announcedReset
+	}
+	p.epoch, p.next, p.held = s.GetEpoch(), s.GetNextSeq(), true
+	return meaning, nil
+}
+
+// tick applies a tick's head. The position is nil when the tick is not wanted
+// any more; its epoch and name are valid until the next call.
+func (v *view) tick(h *wire.Head) (*position, verdict, error) {
+	p := v.topics[h.GetTopic()]
+	if p == nil {
+		return nil, verdict{}, fmt.Errorf("%w: topic %d", errSequence, h.GetTopic())
+	}
+	if h.GetSkipped() > h.GetSeq() || h.GetSeq()+1 == 0 {
+		return nil, verdict{}, fmt.Errorf("%w: %q %d, skipped %d", errSequence, p.name, h.GetSeq(), h.GetSkipped())
+	}
+	if !p.held {
+		return nil, verdict{discard: true}, nil
+	}
+	return p, p.advance(h.GetSeq(), h.GetSkipped()), nil
+}
+
+// reset applies a change of epoch. The position is nil when it says nothing
+// new: the topic is not held, or was announced under this epoch already.
+func (v *view) reset(number uint32, r *wire.Reset) (*position, error) {
+	p := v.topics[number]
+	switch {
+	case p == nil:
+		return nil, fmt.Errorf("%w: reset of topic %d", errSequence, number)
+	case !p.held || p.epoch == r.GetEpoch():
+		return nil, nil
+	}
+	p.epoch, p.next = r.GetEpoch(), r.GetNextSeq()
+	return p, nil
+}
