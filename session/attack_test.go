@@ -71,7 +71,7 @@ func TestEveryHandshakeByteIsProtected(t *testing.T) {
 	for _, test := range []struct {
 		mode        PostQuantum
 		init, reply int
-	}{{PostQuantumOff, initSize, replySize}, {PostQuantumPreferred, initHybridSize, replyHybridSize}} {
+	}{{PostQuantumOff, initSize, replySize}, {PostQuantumPreferred, initSize + kemKey, replySize + kemCiphertext}} {
 		t.Run(test.mode.String(), func(t *testing.T) {
 			t.Parallel()
 			for at := range test.init {
@@ -187,7 +187,7 @@ func TestHandshakeLengthsAreExact(t *testing.T) {
 		msg[0] = byte(wire.KindHandshakeInit)
 		p := newPair(t, options{})
 		j, err := p.gateway.Receive(msg)
-		if n == initSize || n == initHybridSize {
+		if n == initSize || n == initSize+kemKey {
 			if j == nil || err != nil {
 				t.Fatalf("%d bytes: %v", n, err)
 			}
@@ -314,7 +314,7 @@ func TestHybridReplyToClassicalOffer(t *testing.T) {
 	s := newPair(t, options{client: ClientConfig{PostQuantum: PostQuantumOff}}).client
 	_, err := start(s)
 	must(t, err)
-	msg := make([]byte, replyHybridSize)
+	msg := make([]byte, replySize+kemCiphertext)
 	msg[0] = byte(wire.KindHandshakeReply)
 	j, err := s.Receive(msg)
 	if j != nil {

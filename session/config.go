@@ -47,6 +47,7 @@ type GatewayConfig struct {
 	PostQuantum PostQuantum
 	HardwareAES bool          // announced to the client
 	Limits      record.Limits // when to change keys
+	Tickets     *Tickets      // nil: every session begins with a full handshake
 	// Rand is the source of ephemeral keys; nil is the system's. Jobs read it
 	// from several goroutines. ML-KEM always draws from the system's.
 	Rand io.Reader

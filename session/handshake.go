@@ -32,14 +32,16 @@ var noiseSuite = noise.NewCipherSuite(noise.DH25519, noise.CipherChaChaPoly, noi
 // while the job is out; the session only keeps the pointer.
 type handshake struct {
 	suite    suite.ID
+	realm    string
 	prologue []byte
 	limits   record.Limits
 	gateway  *GatewayConfig // of a gateway's session, else nil
 	client   *ClientConfig  // of a client's session, else nil
 
 	// Client, between its two steps.
-	noise *noise.HandshakeState
-	kem   *mlkem.DecapsulationKey768 // nil: not hybrid
+	noise  *noise.HandshakeState
+	kem    *mlkem.DecapsulationKey768 // nil: not hybrid
+	ticket *ClientTicket              // nil: a full handshake
 }
 
 // agreed is a completed handshake: both directions, ready for records.
@@ -48,6 +50,8 @@ type agreed struct {
 	recv   record.Opener
 	resume record.Secret
 	peer   PeerInfo
+	full   int64  // gateway that resumes: Unix seconds of the full handshake
+	grant  *Grant // gateway: of the ticket
 }
 
 // clear forgets the keys of an agreement that nobody will use.
@@ -75,13 +79,9 @@ func (h *handshake) start(random io.Reader, static *StaticKey) (*noise.Handshake
 // writeInit makes HandshakeInit.
 func (h *handshake) writeInit([]byte) (reply []byte, _ *agreed, err error) {
 	random := orSystem(h.client.Rand)
-	payload := []byte{0}
-	if h.client.PostQuantum != PostQuantumOff {
-		if h.kem, err = generateKEM(random); err != nil {
-			return nil, nil, err
-		}
-		payload[0] |= flagHybrid
-		payload = append(payload, h.kem.EncapsulationKey().Bytes()...)
+	payload, err := h.clientHello(random)
+	if err != nil {
+		return nil, nil, err
 	}
 	if h.noise, err = h.start(random, nil); err != nil {
 		return nil, nil, err
@@ -89,6 +89,17 @@ func (h *handshake) writeInit([]byte) (reply []byte, _ *agreed, err error) {
 	// -> e
 	reply, _, _, err = h.noise.WriteMessage([]byte{byte(wire.KindHandshakeInit)}, payload)
 	return reply, nil, err
+}
+
+// clientHello makes the payload of HandshakeInit and the ML-KEM key in it.
+func (h *handshake) clientHello(random io.Reader) (payload []byte, err error) {
+	if h.client.PostQuantum == PostQuantumOff {
+		return []byte{0}, nil
+	}
+	if h.kem, err = generateKEM(random); err != nil {
+		return nil, err
+	}
+	return append([]byte{flagHybrid}, h.kem.EncapsulationKey().Bytes()...), nil
 }
 
 // answer reads HandshakeInit and makes HandshakeReply.
@@ -102,11 +113,7 @@ func (h *handshake) answer(msg []byte) ([]byte, *agreed, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	offer, err := parseHello(payload)
-	if err != nil {
-		return nil, nil, err
-	}
-	shared, payload, err := h.serverHello(offer)
+	shared, payload, err := h.serverHello(payload)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -115,14 +122,22 @@ func (h *handshake) answer(msg []byte) ([]byte, *agreed, error) {
 	if err != nil {
 		return nil, nil, err // a low-order point is found here
 	}
+	hybrid := len(shared) > 0
 	out := h.agree(state, c2s, s2c, shared)
-	out.peer = PeerInfo{Hybrid: len(shared) > 0}
+	out.peer = PeerInfo{Hybrid: hybrid}
+	if h.gateway.Tickets != nil {
+		out.full = h.gateway.Tickets.Now().Unix()
+	}
 	return reply, out, nil
 }
 
-// serverHello makes the payload of HandshakeReply and, if the client offered
-// a key and the settings allow it, the ML-KEM secret.
-func (h *handshake) serverHello(offer hello) (shared, payload []byte, err error) {
+// serverHello reads a ClientHello and makes the payload of the reply and, if
+// the client offered a key and the settings allow it, the ML-KEM secret.
+func (h *handshake) serverHello(clientHello []byte) (shared, payload []byte, err error) {
+	offer, err := parseHello(clientHello)
+	if err != nil {
+		return nil, nil, err
+	}
 	payload = []byte{0}
 	if h.gateway.HardwareAES {
 		payload[0] |= flagHardwareAES
@@ -150,27 +165,35 @@ func (h *handshake) readReply(msg []byte) ([]byte, *agreed, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	peer := PeerInfo{Static: PublicKey(h.noise.PeerStatic())}
-	if peer.Pinned, err = h.client.checkPin(peer.Static); err != nil {
-		return nil, nil, err
+	out, err := h.finish(payload, c2s, s2c, PublicKey(h.noise.PeerStatic()))
+	return nil, out, err
+}
+
+// finish checks the gateway's key against the pins, reads its ServerHello and
+// agrees on the keys.
+func (h *handshake) finish(payload []byte, c2s, s2c *noise.CipherState, static PublicKey) (*agreed, error) {
+	pinned, err := h.client.checkPin(static)
+	if err != nil {
+		return nil, err
 	}
 	answer, err := parseHello(payload)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	var shared []byte
 	if answer.hybrid() {
 		if shared, err = h.kem.Decapsulate(answer.kem); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	} else if h.client.PostQuantum == PostQuantumRequired {
-		return nil, nil, refused(ErrPostQuantumRequired, "post-quantum key agreement required")
+		return nil, refused(ErrPostQuantumRequired, "post-quantum key agreement required")
 	}
-	peer.Hybrid = answer.hybrid()
-	peer.HardwareAES = answer.flags&flagHardwareAES != 0
 	out := h.agree(h.noise, c2s, s2c, shared)
-	out.peer = peer
-	return nil, out, nil
+	out.peer = PeerInfo{
+		Static: static, Pinned: pinned,
+		Hybrid: answer.hybrid(), HardwareAES: answer.flags&flagHardwareAES != 0,
+	}
+	return out, nil
 }
 
 // checkPin compares the gateway's key with the pins. Public keys need no

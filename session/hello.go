@@ -2,6 +2,7 @@ package session
 
 import (
 	"crypto/mlkem"
+	"encoding/binary"
 
 	"github.com/sealcast/sealcast/wire"
 )
@@ -14,15 +15,29 @@ import (
 //	  33  ML-KEM key   0 or 1,184          80  flags          1, encrypted
 //	                                       81  ML-KEM ciphertext 0 or 1,088, encrypted
 //	                                       ..  tag           16
+//	ResumeInit                           ResumeReply
+//	   0  n, ticket's length  2             0  e             32
+//	   2  ticket    n, at most 1,024       32  flags          1, encrypted
+//	   .. e        32                      33  ML-KEM ciphertext 0 or 1,088, encrypted
+//	   .. flags     1, encrypted           ..  tag           16
+//	   .. ML-KEM key   0 or 1,184, encrypted
+//	   .. tag      16                    ResumeRefused: nothing
 const (
 	helloFlags = 1
 	noiseTag   = 16
 	initSize   = 1 + KeySize + helloFlags
 	replySize  = 1 + KeySize + KeySize + noiseTag + helloFlags + noiseTag
 
-	initHybridSize  = initSize + mlkem.EncapsulationKeySize768
-	replyHybridSize = replySize + mlkem.CiphertextSize768
+	resumeHead      = 1 + 2                                        // before the ticket
+	resumeInitSize  = resumeHead + KeySize + helloFlags + noiseTag // without the ticket
+	resumeReplySize = 1 + KeySize + helloFlags + noiseTag
+
+	kemKey        = mlkem.EncapsulationKeySize768
+	kemCiphertext = mlkem.CiphertextSize768
 )
+
+// MaxTicket is the longest ticket, in bytes.
+const MaxTicket = 1024
 
 // Flags of ClientHello and ServerHello. Receivers ignore the others.
 const (
@@ -30,17 +45,30 @@ const (
 	flagHardwareAES = 1 << 1 // ServerHello: the gateway has AES in hardware
 )
 
-// handshakeSize reports whether a message of that kind may have n bytes, the
-// kind included, and whether it is then a hybrid one.
-func handshakeSize(kind wire.Kind, n int) (hybrid, ok bool) {
-	switch {
-	case kind == wire.KindHandshakeInit && n == initSize, kind == wire.KindHandshakeReply && n == replySize:
-		return false, true
-	case kind == wire.KindHandshakeInit && n == initHybridSize, kind == wire.KindHandshakeReply && n == replyHybridSize:
-		return true, true
+// checkSize reports whether a handshake message has one of the exact lengths
+// of its kind, and whether it is then a hybrid one.
+func checkSize(msg []byte) (hybrid, ok bool) {
+	n, base, more := len(msg), 0, 0
+	switch wire.Kind(msg[0]) {
+	case wire.KindHandshakeInit:
+		base, more = initSize, kemKey
+	case wire.KindHandshakeReply:
+		base, more = replySize, kemCiphertext
+	case wire.KindResumeInit:
+		if n < resumeHead || ticketLength(msg) > MaxTicket {
+			return false, false
+		}
+		base, more = resumeInitSize+ticketLength(msg), kemKey
+	case wire.KindResumeReply:
+		base, more = resumeReplySize, kemCiphertext
+	case wire.KindResumeRefused:
+		return false, n == 1
 	}
-	return false, false
+	return n == base+more, n == base || n == base+more
 }
+
+// ticketLength is the length field of a ResumeInit, which must be there.
+func ticketLength(msg []byte) int { return int(binary.BigEndian.Uint16(msg[1:])) }
 
 // hello is a parsed ClientHello or ServerHello. kem aliases the payload.
 type hello struct {

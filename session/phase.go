@@ -6,16 +6,21 @@ import "github.com/sealcast/sealcast/wire"
 type phase uint8
 
 const (
-	phaseNone       phase = iota
-	phaseNew              // client: nothing sent
-	phaseStarting         // client: a job makes HandshakeInit
-	phaseAwaitReply       // client: HandshakeInit is out
-	phaseFinishing        // client: a job works on HandshakeReply
-	phaseAwaitInit        // gateway: nothing received
-	phaseAnswering        // gateway: a job makes HandshakeReply
-	phaseOpen             // both: records
-	phaseEnded            // both: the peer's Goodbye came; only sending goes on
-	phaseClosed           // both: failed or closed
+	phaseNone        phase = iota
+	phaseNew               // client: nothing sent
+	phaseStarting          // client: a job makes HandshakeInit
+	phaseAwaitReply        // client: HandshakeInit is out
+	phaseTicketing         // client: a job makes ResumeInit
+	phaseAwaitResume       // client: ResumeInit is out
+	phaseFinishing         // client: a job works on HandshakeReply or ResumeReply
+	phaseAwaitInit         // gateway: nothing received
+	phaseResuming          // gateway: a job works on ResumeInit
+	phaseAwaitFull         // gateway: a resumption was refused
+	phaseAnswering         // gateway: a job makes HandshakeReply
+	phaseUnproven          // gateway: resumed, but no record has opened; it may be a replay
+	phaseOpen              // both: records
+	phaseEnded             // both: the peer's Goodbye came; only sending goes on
+	phaseClosed            // both: failed or closed
 	phases
 )
 
@@ -25,9 +30,14 @@ type event uint8
 const (
 	eventUnknown event = iota // a message of no known kind
 	eventStart
+	eventTicket
 	eventJobDone
+	eventJobRefused // the job refused a resumption
 	eventInit
 	eventReply
+	eventResumeInit
+	eventResumeReply
+	eventResumeRefused
 	eventRecord
 	eventKeyUpdate
 	eventGoodbye
@@ -36,15 +46,20 @@ const (
 
 // moves is every move there is. What it does not list ends the session.
 var moves = [phases][events]phase{
-	phaseNew:        {eventStart: phaseStarting},
-	phaseStarting:   {eventJobDone: phaseAwaitReply},
-	phaseAwaitReply: {eventReply: phaseFinishing},
-	phaseFinishing:  {eventJobDone: phaseOpen},
+	phaseNew:         {eventStart: phaseStarting, eventTicket: phaseTicketing},
+	phaseStarting:    {eventJobDone: phaseAwaitReply},
+	phaseAwaitReply:  {eventReply: phaseFinishing},
+	phaseTicketing:   {eventJobDone: phaseAwaitResume},
+	phaseAwaitResume: {eventResumeReply: phaseFinishing, eventResumeRefused: phaseStarting},
+	phaseFinishing:   {eventJobDone: phaseOpen},
 
-	phaseAwaitInit: {eventInit: phaseAnswering},
+	phaseAwaitInit: {eventInit: phaseAnswering, eventResumeInit: phaseResuming},
+	phaseResuming:  {eventJobDone: phaseUnproven, eventJobRefused: phaseAwaitFull},
+	phaseAwaitFull: {eventInit: phaseAnswering},
 	phaseAnswering: {eventJobDone: phaseOpen},
 
-	phaseOpen: {eventRecord: phaseOpen, eventKeyUpdate: phaseOpen, eventGoodbye: phaseEnded},
+	phaseUnproven: {eventRecord: phaseOpen, eventGoodbye: phaseEnded},
+	phaseOpen:     {eventRecord: phaseOpen, eventKeyUpdate: phaseOpen, eventGoodbye: phaseEnded},
 }
 
 // eventOf is the event of a received message. An empty one is of no known kind.
@@ -63,6 +78,12 @@ func eventOf(msg []byte) event {
 		return eventInit
 	case wire.KindHandshakeReply:
 		return eventReply
+	case wire.KindResumeInit:
+		return eventResumeInit
+	case wire.KindResumeReply:
+		return eventResumeReply
+	case wire.KindResumeRefused:
+		return eventResumeRefused
 	default:
 		return eventUnknown
 	}

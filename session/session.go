@@ -8,6 +8,7 @@
 package session
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/sealcast/sealcast/crypto/record"
@@ -22,6 +23,9 @@ type Session struct {
 	suite suite.ID
 	phase phase
 
+	gateway *GatewayConfig // of a gateway's session, else nil
+	realm   string
+
 	hs  *handshake // until established
 	job *Job       // while one is out
 	err *Error     // the first cause of the end
@@ -30,6 +34,8 @@ type Session struct {
 	recv   record.Opener
 	resume record.Secret
 	peer   PeerInfo
+	full   int64  // gateway: Unix seconds of the full handshake behind the tickets
+	grant  *Grant // gateway: of the ticket that the session began with
 }
 
 // PeerInfo is what the handshake told about the other side.
@@ -38,6 +44,7 @@ type PeerInfo struct {
 	Pinned      bool      // client only: the key matches a pin
 	HardwareAES bool      // client only: the gateway has AES in hardware
 	Hybrid      bool      // the agreement includes ML-KEM-768
+	Resumed     bool      // by a ticket
 }
 
 // Job is one step of handshake arithmetic. Run may be called once, by any
@@ -54,6 +61,16 @@ type Job struct {
 // Run does the arithmetic. It touches nothing of the session.
 func (j *Job) Run() { j.reply, j.out, j.err = j.step(j.hs, j.msg) }
 
+// Refusal is why the gateway refused to resume, for its log; nil otherwise. It
+// may be asked once Run is done.
+func (j *Job) Refusal() error {
+	var r *refusal
+	if errors.As(j.err, &r) {
+		return r.cause
+	}
+	return nil
+}
+
 // NewGateway makes the gateway's side of a session, which waits for
 // HandshakeInit. It keeps cfg and pool. It fails with ErrBinding, or when cfg
 // has no key or impossible limits.
@@ -65,7 +82,7 @@ func NewGateway(cfg *GatewayConfig, pool *record.Pool, b Binding) (*Session, err
 	if err != nil {
 		return nil, err
 	}
-	s.phase, s.hs.gateway = phaseAwaitInit, cfg
+	s.phase, s.gateway, s.hs.gateway = phaseAwaitInit, cfg, cfg
 	return s, nil
 }
 
@@ -92,7 +109,8 @@ func newSession(pool *record.Pool, b Binding, limits record.Limits) (*Session, e
 	return &Session{
 		pool:  pool,
 		suite: id,
-		hs:    &handshake{suite: id, prologue: b.prologue(), limits: limits},
+		realm: b.Realm,
+		hs:    &handshake{suite: id, realm: b.Realm, prologue: b.prologue(), limits: limits},
 	}, nil
 }
 
@@ -109,32 +127,35 @@ func (s *Session) Start() (*Job, error) {
 // before any arithmetic; while a job is out every further message is refused.
 func (s *Session) Receive(msg []byte) (*Job, error) {
 	e := eventOf(msg)
-	if e != eventInit && e != eventReply {
+	if e < eventInit || e > eventResumeRefused {
 		return nil, s.unexpected(msg)
 	}
 	if err := s.move(e); err != nil {
 		return nil, err
 	}
-	hybrid, ok := handshakeSize(wire.Kind(msg[0]), len(msg))
+	hybrid, ok := checkSize(msg)
 	if !ok {
 		return nil, s.fail(failed(fmt.Errorf("%w: handshake message of %d bytes", ErrMalformed, len(msg))))
 	}
-	if e == eventInit {
-		return s.receiveInit(msg, hybrid)
+	switch e {
+	case eventInit:
+		if !hybrid && s.gateway.PostQuantum == PostQuantumRequired {
+			return nil, s.fail(refused(ErrPostQuantumRequired, "post-quantum key agreement required"))
+		}
+		return s.newJob((*handshake).answer, msg), nil
+	case eventResumeInit:
+		return s.newJob((*handshake).answerResume, msg), nil
+	case eventResumeRefused:
+		s.hs.ticket = nil
+		return s.newJob((*handshake).writeInit, nil), nil
 	}
-	if hybrid && s.hs.client.PostQuantum == PostQuantumOff {
+	if hybrid && s.hs.kem == nil {
 		return nil, s.fail(failed(fmt.Errorf("%w: hybrid reply to a classical offer", ErrMalformed)))
 	}
-	return s.newJob((*handshake).readReply, msg), nil
-}
-
-// receiveInit refuses a classical offer where hybrid agreement is required,
-// before any arithmetic.
-func (s *Session) receiveInit(msg []byte, hybrid bool) (*Job, error) {
-	if !hybrid && s.hs.gateway.PostQuantum == PostQuantumRequired {
-		return nil, s.fail(refused(ErrPostQuantumRequired, "post-quantum key agreement required"))
+	if e == eventResumeReply {
+		return s.newJob((*handshake).readResumeReply, msg), nil
 	}
-	return s.newJob((*handshake).answer, msg), nil
+	return s.newJob((*handshake).readReply, msg), nil
 }
 
 // newJob hands the handshake over to a job, with a copy of the message.
@@ -154,14 +175,18 @@ func (s *Session) Complete(j *Job) (reply []byte, err error) {
 		return nil, errClosed
 	}
 	s.job = nil
-	if j.err != nil {
+	done := eventJobDone
+	if j.Refusal() != nil {
+		done = eventJobRefused
+	} else if j.err != nil {
 		return nil, s.fail(handshakeError(j.err))
 	}
-	if err := s.move(eventJobDone); err != nil {
+	if err := s.move(done); err != nil {
 		return nil, err
 	}
 	if j.out != nil {
-		s.send, s.recv, s.resume, s.peer = j.out.send, j.out.recv, j.out.resume, j.out.peer
+		s.send, s.recv, s.resume = j.out.send, j.out.recv, j.out.resume
+		s.peer, s.full, s.grant = j.out.peer, j.out.full, j.out.grant
 		j.out.clear(s.pool)
 		s.hs = nil
 	}
@@ -178,7 +203,7 @@ func handshakeError(err error) *Error {
 
 // Established reports whether records can be sealed: the handshake is done
 // and the session neither failed nor was closed.
-func (s *Session) Established() bool { return s.phase == phaseOpen || s.phase == phaseEnded }
+func (s *Session) Established() bool { return s.phase >= phaseUnproven && s.phase <= phaseEnded }
 
 // Peer tells what the handshake said of the other side, once established.
 func (s *Session) Peer() PeerInfo { return s.peer }
@@ -257,7 +282,7 @@ func (s *Session) Open(msg []byte) (wire.Kind, []byte, error) {
 // found. It may be called at any time and more than once.
 func (s *Session) Close() {
 	s.phase = phaseClosed
-	s.hs, s.job = nil, nil
+	s.hs, s.job, s.grant = nil, nil, nil
 	s.send.Clear(s.pool)
 	s.recv.Clear(s.pool)
 	s.resume.Clear()

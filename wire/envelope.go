@@ -17,6 +17,9 @@ type Kind byte
 const (
 	KindHandshakeInit  Kind = 0x01 // client: Noise NX message 1
 	KindHandshakeReply Kind = 0x02 // gateway: Noise NX message 2
+	KindResumeInit     Kind = 0x03 // client: ticket and Noise NNpsk0 message 1
+	KindResumeReply    Kind = 0x04 // gateway: Noise NNpsk0 message 2
+	KindResumeRefused  Kind = 0x05 // gateway: empty; the client goes on with KindHandshakeInit
 	KindRecord         Kind = 0x10 // both: sealed plaintext
 	KindKeyUpdate      Kind = 0x12 // both: sealed empty plaintext, the sender's last under its key
 	KindGoodbye        Kind = 0x13 // both: sealed Goodbye, the only final end

@@ -7,6 +7,7 @@ package record
 //	iv      = Expand(S, "sealcast v1 iv " || suite, 12)
 //	next S  = Expand(S, "sealcast v1 next", 32)              at each KeyUpdate
 //	resume  = Expand(first S of s2c, "sealcast v1 resume", 32)
+//	psk     = Expand(resume, "sealcast v1 psk" || nonce16, 32)   one per ticket
 //
 // S is the pseudorandom key of a direction. Labels are ASCII without
 // terminator; suite is the name after "sealcast.v1.", and the space before it
@@ -24,11 +25,15 @@ import (
 // SecretSize is the length of every secret of the schedule, in bytes.
 const SecretSize = sha256.Size
 
+// PSKNonceSize is the length of a ticket's nonce, in bytes.
+const PSKNonceSize = 16
+
 const (
 	labelKey    = "sealcast v1 key "
 	labelIV     = "sealcast v1 iv "
 	labelNext   = "sealcast v1 next"
 	labelResume = "sealcast v1 resume"
+	labelPSK    = "sealcast v1 psk"
 )
 
 // Secret is a secret of the key schedule. It prints as "redacted" and cannot
@@ -60,6 +65,15 @@ func (s *Secret) Next() Secret { return moveSecret(s.expand(labelNext, SecretSiz
 // Resume is the resumption master secret; s must be the first secret of the
 // direction from the gateway to the client.
 func (s *Secret) Resume() Secret { return moveSecret(s.expand(labelResume, SecretSize)) }
+
+// PSK is the pre-shared key of one ticket, from its nonce; s must be what
+// Resume returned. The caller clears it.
+func (s *Secret) PSK(nonce [PSKNonceSize]byte) (psk [SecretSize]byte) {
+	out := s.expand(labelPSK+string(nonce[:]), SecretSize)
+	copy(psk[:], out)
+	clear(out)
+	return psk
+}
 
 // Clear overwrites the secret. Go may have copied it before; what is reachable
 // from here is gone.
