@@ -95,8 +95,13 @@ type BatchOptions struct {
 	MaxBytes int
 }
 
-// ErrStopped is returned by Serve when the event loops ended although nobody had asked for it.
-var ErrStopped = errors.New("event loops stopped unexpectedly")
+// ErrStopped is returned by Serve when an event loop has ended, or hangs, although
+// nobody had asked for it. The process has to end: half a gateway is none.
+var ErrStopped = errors.New("an event loop does not run any more")
+
+// deadAfter is how long a loop may be silent before it counts as dead. It answers
+// ten times a second.
+const deadAfter = 30 * time.Second
 
 // Gateway is the server. Its methods are safe for concurrent use.
 type Gateway struct {
@@ -117,9 +122,11 @@ type Gateway struct {
 	lastID   atomic.Uint64
 	conns    atomic.Int64
 	draining atomic.Bool
+	failure  atomic.Pointer[error] // what Serve returns
 	stats    counters
 	stop     chan struct{}
 	stopOnce sync.Once
+	stopErr  error // of stopOnce
 
 	accepting sync.WaitGroup
 }
@@ -161,6 +168,10 @@ func (g *Gateway) setFrameLimits() {
 // Serve accepts from ln until Shutdown, which makes it return nil. It owns ln.
 func (g *Gateway) Serve(ln net.Listener) error {
 	g.mu.Lock()
+	if g.draining.Load() {
+		g.mu.Unlock()
+		return ln.Close()
+	}
 	g.ln = ln
 	g.accepting.Add(1)
 	g.mu.Unlock()
@@ -169,10 +180,16 @@ func (g *Gateway) Serve(ln net.Listener) error {
 }
 
 // Shutdown takes no more connections, says goodbye to every session and waits
-// until they are gone or ctx ends; then it stops the loops.
+// until they are gone or ctx ends; then it stops the loops. Later calls wait for
+// the first and return what it returned.
 func (g *Gateway) Shutdown(ctx context.Context) error {
-	g.draining.Store(true)
+	g.stopOnce.Do(func() { g.stopErr = g.shutdown(ctx) })
+	return g.stopErr
+}
+
+func (g *Gateway) shutdown(ctx context.Context) error {
 	g.mu.Lock()
+	g.draining.Store(true)
 	if g.ln != nil {
 		_ = g.ln.Close()
 	}
@@ -181,7 +198,7 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 		l.call(func() { l.drain() })
 	}
 	g.awaitDrained(ctx)
-	g.stopOnce.Do(func() { close(g.stop) })
+	close(g.stop)
 	for _, l := range *g.loops.Load() {
 		l.mail.close()
 	}
@@ -238,6 +255,19 @@ func (g *Gateway) clock() {
 			if coarse || l.hasSlow.Load() {
 				l.mail.tick()
 			}
+			if coarse && time.Since(l.started)-time.Duration(l.lastTurn.Load()) > deadAfter {
+				g.fail(ErrStopped)
+			}
 		}
+	}
+}
+
+// fail makes Serve return err.
+func (g *Gateway) fail(err error) {
+	g.failure.CompareAndSwap(nil, &err)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.ln != nil {
+		_ = g.ln.Close()
 	}
 }

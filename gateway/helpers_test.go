@@ -31,9 +31,14 @@ type scriptedHub struct {
 	topics  map[string]*fanout.TopicState
 	hold    bool // do not confirm
 	waiting []func()
+	deny    string // a filter to refuse
+
+	ticketOf map[topic.Filter]fanout.Ticket // the latest
 }
 
-func newScriptedHub() *scriptedHub { return &scriptedHub{topics: map[string]*fanout.TopicState{}} }
+func newScriptedHub() *scriptedHub {
+	return &scriptedHub{topics: map[string]*fanout.TopicState{}, ticketOf: map[topic.Filter]fanout.Ticket{}}
+}
 
 func (h *scriptedHub) Attach(l fanout.Loop) fanout.LoopID {
 	h.mu.Lock()
@@ -48,6 +53,11 @@ func (h *scriptedHub) Acquire(id fanout.LoopID, f topic.Filter) fanout.Ticket {
 	defer h.mu.Unlock()
 	h.tickets++
 	ticket := h.tickets
+	h.ticketOf[f] = ticket
+	if f.String() == h.deny {
+		h.loops[id].Post([]fanout.Event{&fanout.Refused{Filter: f, Ticket: ticket, Err: errDenied}})
+		return ticket
+	}
 	confirm := func() {
 		h.held[id][f] = true
 		if !f.IsPattern() {

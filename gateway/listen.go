@@ -30,10 +30,10 @@ func (g *Gateway) accept(ln net.Listener) error {
 	for {
 		nc, err := ln.Accept()
 		if errors.Is(err, net.ErrClosed) {
-			if g.draining.Load() {
-				return nil
+			if failure := g.failure.Load(); failure != nil {
+				return *failure
 			}
-			return err
+			return nil // Shutdown closed it
 		}
 		if err != nil {
 			backOff = min(2*backOff+time.Millisecond, maxBackOff)

@@ -38,7 +38,9 @@ type loop struct {
 	id      fanout.LoopID
 	started time.Time
 
-	hasSlow atomic.Bool // any goroutine reads, the loop writes
+	// any goroutine reads, the loop writes
+	hasSlow  atomic.Bool
+	lastTurn atomic.Int64 // of the last tick, nanoseconds since started
 
 	// owned by the loop
 	now     int64 // milliseconds since started, as of the last tick
@@ -116,6 +118,7 @@ func (l *loop) tick() {
 	t := time.Now()
 	l.unix = t.Unix()
 	l.now = t.Sub(l.started).Milliseconds()
+	l.lastTurn.Store(int64(t.Sub(l.started)))
 	l.due = l.wheel.expire(l.now, l.due[:0])
 	for _, c := range l.due {
 		l.serve(c, (*conn).onDeadline)

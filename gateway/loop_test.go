@@ -1,0 +1,130 @@
+package gateway
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/gobwas/ws"
+	"github.com/gobwas/ws/wsutil"
+	"go.uber.org/zap"
+
+	"github.com/sealcast/sealcast/fanout"
+	"github.com/sealcast/sealcast/wire/topic"
+)
+
+type noHub struct{}
+
+func (noHub) Attach(fanout.Loop) fanout.LoopID                      { return 0 }
+func (noHub) Acquire(fanout.LoopID, topic.Filter) (t fanout.Ticket) { return 1 }
+func (noHub) Release(fanout.LoopID, topic.Filter)                   {}
+
+// startEcho serves the unencrypted echo on one loop.
+func startEcho(t *testing.T) (*Gateway, string) {
+	t.Helper()
+	g, err := New(Options{Loops: 1, Hub: noHub{}, Log: zap.NewNop(),
+		Echo:      EchoOptions{Enabled: true, Unencrypted: true, MaxMessage: 1 << 16},
+		Limits:    Limits{Fragments: 8},
+		Slow:      SlowOptions{Queue: 1 << 20, Timeout: time.Minute},
+		Heartbeat: HeartbeatOptions{Interval: time.Minute, Timeout: time.Hour}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- g.Serve(ln) }()
+	t.Cleanup(func() {
+		if err := g.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	return g, "ws://" + ln.Addr().String() + "/echo"
+}
+
+func dialEcho(t *testing.T, url string) net.Conn {
+	t.Helper()
+	c, _, _, err := ws.Dial(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func echoes(c net.Conn) error {
+	if err := wsutil.WriteClientText(c, []byte("hello")); err != nil {
+		return err
+	}
+	_, err := wsutil.ReadServerText(c)
+	return err
+}
+
+func TestPanicCostsOneConnection(t *testing.T) {
+	g, url := startEcho(t)
+	victim, neighbour := dialEcho(t, url), dialEcho(t, url)
+	if err := echoes(victim); err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range *g.loops.Load() {
+		l.call(func() {
+			for _, c := range l.index.everyConn() {
+				if c.id == 1 {
+					l.serve(c, func(*conn) { panic("on purpose") })
+				}
+			}
+		})
+		l.call(func() { panic("on purpose, without a connection") })
+	}
+	if err := echoes(victim); err == nil {
+		t.Error("the connection that panicked still answers")
+	}
+	if err := echoes(neighbour); err != nil {
+		t.Errorf("neighbour: %v", err)
+	}
+	if n := g.Stats().Panics; n != 2 {
+		t.Errorf("%d panics counted", n)
+	}
+}
+
+func TestDeadLoopEndsServe(t *testing.T) {
+	g, err := New(Options{Loops: 1, Hub: noHub{}, Log: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- g.Serve(ln) }()
+	dialTCP(t, ln.Addr().String())
+	for len(*g.loops.Load()) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	for _, l := range *g.loops.Load() {
+		l.lastTurn.Store(-int64(2 * deadAfter)) // the next tick of the clock looks before the loop's turn, sooner or later
+		l.call(func() { time.Sleep(2 * coarseTick) })
+		l.lastTurn.Store(-int64(2 * deadAfter))
+	}
+	if err := <-served; err != ErrStopped {
+		t.Fatalf("Serve returned %v", err)
+	}
+	if err := g.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func dialTCP(t *testing.T, addr string) {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+}
