@@ -242,7 +242,40 @@ var inPhase = []struct {
 		must(t, err)
 		return s
 	}},
-	{"gateway awaits init", []wire.Kind{wire.KindHandshakeInit}, func(t *testing.T) *Session { return newPair(t, classical).gateway }},
+	{"client makes ResumeInit", nil, func(t *testing.T) *Session {
+		w := newTicketed(t, classical)
+		s := newPair(t, w.options).client
+		_, err := s.Resume(w.ticket)
+		must(t, err)
+		return s
+	}},
+	{"client awaits resumption", []wire.Kind{wire.KindResumeReply, wire.KindResumeRefused}, func(t *testing.T) *Session {
+		w := newTicketed(t, classical)
+		s := newPair(t, w.options).client
+		j, err := s.Resume(w.ticket)
+		_, err = finish(s, j, err)
+		must(t, err)
+		return s
+	}},
+	{"gateway resuming", nil, func(t *testing.T) *Session {
+		s, init := resumeInit(t)
+		_, err := s.Receive(init)
+		must(t, err)
+		return s
+	}},
+	{"gateway has resumed", []wire.Kind{wire.KindRecord, wire.KindGoodbye}, func(t *testing.T) *Session {
+		s, init := resumeInit(t)
+		_, err := receive(s, init)
+		must(t, err)
+		return s
+	}},
+	{"gateway has refused to resume", []wire.Kind{wire.KindHandshakeInit}, func(t *testing.T) *Session {
+		s, init := resumeInit(t)
+		_, err := receive(s, flipped(50)(init))
+		must(t, err)
+		return s
+	}},
+	{"gateway awaits init", []wire.Kind{wire.KindHandshakeInit, wire.KindResumeInit}, func(t *testing.T) *Session { return newPair(t, classical).gateway }},
 	{"gateway answering", nil, func(t *testing.T) *Session {
 		p := newPair(t, classical)
 		init, err := start(p.client)
@@ -258,6 +291,17 @@ var inPhase = []struct {
 		opens(t, p.client, p.gateway.Seal(nil, wire.KindGoodbye, nil), wire.KindGoodbye, nil)
 		return p.client
 	}},
+}
+
+// resumeInit is a gateway that has heard nothing yet, and a ResumeInit for it.
+func resumeInit(t *testing.T) (*Session, []byte) {
+	t.Helper()
+	w := newTicketed(t, classical)
+	p := newPair(t, w.options)
+	j, err := p.client.Resume(w.ticket)
+	init, err := finish(p.client, j, err)
+	must(t, err)
+	return p.gateway, init
 }
 
 var recordKinds = []wire.Kind{wire.KindRecord, wire.KindKeyUpdate, wire.KindGoodbye}

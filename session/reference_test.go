@@ -28,6 +28,7 @@ type reference struct {
 	clientEphemeral, gatewayEphemeral    []byte // private keys
 	gatewayStatic                        []byte // private key
 	kemSeed, kemMessage                  []byte // empty: not hybrid
+	psk, ticket                          []byte // empty: a full handshake
 	init, reply                          []byte
 	hash, splitClient, splitGateway, kem []byte
 	toGateway, toClient                  []byte // first secrets S
@@ -47,7 +48,7 @@ func (s *noiseState) mixHash(data []byte) {
 
 func (s *noiseState) mixKey(ikm []byte) {
 	out := noiseHKDF(s.t, s.ck, ikm)
-	s.ck, s.k, s.n = out[:32], out[32:], 0
+	s.ck, s.k, s.n = out[:32], out[32:64], 0
 }
 
 func (s *noiseState) encryptAndHash(plaintext []byte) []byte {
@@ -61,11 +62,45 @@ func (s *noiseState) encryptAndHash(plaintext []byte) []byte {
 	return out
 }
 
-// noiseHKDF is HKDF(ck, ikm, 2) of Noise section 4.3: two outputs of 32 bytes.
+func (s *noiseState) mixKeyAndHash(ikm []byte) {
+	out := noiseHKDF(s.t, s.ck, ikm)
+	s.ck = out[:32]
+	s.mixHash(out[32:64])
+	s.k, s.n = out[64:], 0
+}
+
+// noiseHKDF is HKDF of Noise section 4.3 with three outputs of 32 bytes, of
+// which the first two are those of HKDF with two.
 func noiseHKDF(t testing.TB, ck, ikm []byte) []byte {
-	out, err := hkdf.Key(sha256.New, ikm, ck, "", 64)
+	out, err := hkdf.Key(sha256.New, ikm, ck, "", 96)
 	must(t, err)
 	return out
+}
+
+// resume computes what run does, for a resumption by r.ticket and r.psk.
+func (r *reference) resume(gatewayFlags byte) {
+	name := sha256.Sum256([]byte("Noise_NNpsk0_25519_ChaChaPoly_SHA256"))
+	s := &noiseState{t: r.t, ck: name[:], h: name[:]}
+	sum := sha256.Sum256(r.ticket)
+	r.prologue = join(r.prologue, []byte{0}, sum[:])
+	s.mixHash(r.prologue)
+
+	// -> psk, e, ClientHello encrypted; with a psk the e token mixes the key too
+	ePublic := r.public(r.clientEphemeral)
+	hello, kemReply := r.hellos(gatewayFlags)
+	s.mixKeyAndHash(r.psk)
+	s.mixHash(ePublic)
+	s.mixKey(ePublic)
+	length := []byte{byte(len(r.ticket) >> 8), byte(len(r.ticket))}
+	r.init = join([]byte{0x03}, length, r.ticket, ePublic, s.encryptAndHash(hello))
+
+	// <- e, ee, ServerHello encrypted
+	re := r.public(r.gatewayEphemeral)
+	s.mixHash(re)
+	s.mixKey(re)
+	s.mixKey(r.dh(r.gatewayEphemeral, ePublic))
+	r.reply = join([]byte{0x04}, re, s.encryptAndHash(kemReply))
+	r.split(s)
 }
 
 // run computes messages, handshake hash, Split keys and first secrets.
@@ -88,9 +123,13 @@ func (r *reference) run(gatewayFlags byte) {
 	static := s.encryptAndHash(r.public(r.gatewayStatic))
 	s.mixKey(r.dh(r.gatewayStatic, ePublic))
 	r.reply = join([]byte{0x02}, re, static, s.encryptAndHash(kemReply))
+	r.split(s)
+}
 
-	split := noiseHKDF(r.t, s.ck, nil)
-	r.hash, r.splitClient, r.splitGateway = s.h, split[:32], split[32:]
+// split takes the results out of a finished Noise state (Noise section 5.2).
+func (r *reference) split(s *noiseState) {
+	out := noiseHKDF(r.t, s.ck, nil)
+	r.hash, r.splitClient, r.splitGateway = s.h, out[:32], out[32:64]
 	r.toGateway = r.extract(r.splitClient)
 	r.toClient = r.extract(r.splitGateway)
 }
@@ -135,6 +174,11 @@ func (r *reference) next(secret []byte) []byte { return r.expand(secret, "sealca
 // resumeMaster is what tickets' keys come from.
 func (r *reference) resumeMaster() []byte {
 	return r.expand(r.toClient, "sealcast v1 resume", 32)
+}
+
+// pskOf is the psk of a ticket with that nonce.
+func (r *reference) pskOf(nonce []byte) []byte {
+	return r.expand(r.resumeMaster(), "sealcast v1 psk"+string(nonce), 32)
 }
 
 // keys are the record key and IV under a secret.

@@ -43,10 +43,22 @@ type vectorFile struct {
 	KEMSeed                 string `json:"ml_kem_seed_d_z"`
 	KEMMessage              string `json:"ml_kem_encapsulation_randomness_m"`
 
+	Ticket *vectorTicket `json:"ticket,omitempty"` // of a resumption
+
 	Handshake    vectorHandshake `json:"handshake"`
 	ToGateway    vectorDirection `json:"client_to_gateway"`
 	ToClient     vectorDirection `json:"gateway_to_client"`
 	ResumeMaster string          `json:"resume_master"`
+}
+
+// vectorTicket is what a resumption begins with: a ticket of the session in
+// the file named, which has the same static key.
+type vectorTicket struct {
+	From      string `json:"from"`
+	TicketKey string `json:"ticket_key"`
+	Nonce     string `json:"nonce"`
+	PSK       string `json:"psk"`
+	Ticket    string `json:"ticket"`
 }
 
 type vectorHandshake struct {
@@ -175,20 +187,7 @@ func TestVectors(t *testing.T) {
 		for name, hybrid := range map[string]bool{"classical": false, "hybrid": true} {
 			t.Run(id.String()+"-"+name, func(t *testing.T) {
 				r, b := vectorReference(t, id, hybrid)
-				path := filepath.Join(vectorFolder, "session-"+id.String()+"-"+name+".json")
-				want, err := json.MarshalIndent(r.file(b), "", "  ")
-				must(t, err)
-				want = append(want, '\n')
-				if *update {
-					must(t, os.WriteFile(path, want, 0o644))
-				}
-				stored, err := os.ReadFile(path)
-				must(t, err)
-				if !bytes.Equal(stored, want) {
-					t.Fatalf("%s differs from the reference implementation: go test ./session -update", path)
-				}
-				var v vectorFile
-				must(t, json.Unmarshal(stored, &v))
+				v := storedVector(t, "session-"+id.String()+"-"+name+".json", r.file(b))
 				p := vectorHandshakeRun(t, v, b, hybrid)
 				v.ToGateway.check(t, p.client, p.gateway)
 				v.ToClient.check(t, p.gateway, p.client)
@@ -197,8 +196,44 @@ func TestVectors(t *testing.T) {
 	}
 }
 
+// storedVector reads the stored file, which must be what the reference
+// implementation wants; with -update it becomes that.
+func storedVector(t *testing.T, name string, want vectorFile) (v vectorFile) {
+	t.Helper()
+	path := filepath.Join(vectorFolder, name)
+	text, err := json.MarshalIndent(want, "", "  ")
+	must(t, err)
+	text = append(text, '\n')
+	if *update {
+		must(t, os.WriteFile(path, text, 0o644))
+	}
+	stored, err := os.ReadFile(path)
+	must(t, err)
+	if !bytes.Equal(stored, text) {
+		t.Fatalf("%s differs from the reference implementation: go test ./session -update", path)
+	}
+	must(t, json.Unmarshal(stored, &v))
+	return v
+}
+
 // vectorHandshakeRun drives the product with the vector's keys.
 func vectorHandshakeRun(t *testing.T, v vectorFile, b Binding, hybrid bool) *pair {
+	t.Helper()
+	p := vectorPair(t, v, b, hybrid, nil, nil)
+	init, err := start(p.client)
+	must(t, err)
+	same(t, "init", init, v.Handshake.Init)
+	reply, err := receive(p.gateway, init)
+	must(t, err)
+	same(t, "reply", reply, v.Handshake.Reply)
+	_, err = receive(p.client, reply)
+	must(t, err)
+	return p
+}
+
+// vectorPair makes both sessions with the vector's keys for randomness; the
+// gateway's goes on with more.
+func vectorPair(t *testing.T, v vectorFile, b Binding, hybrid bool, tickets *Tickets, more []byte) *pair {
 	t.Helper()
 	static, err := GenerateStaticKey(bytes.NewReader(unhex(t, v.GatewayStaticPrivate)))
 	must(t, err)
@@ -206,7 +241,7 @@ func vectorHandshakeRun(t *testing.T, v vectorFile, b Binding, hybrid bool) *pai
 	must(t, err)
 	cc := &ClientConfig{Pins: []PublicKey{pin}, PostQuantum: PostQuantumOff}
 	cc.Rand = bytes.NewReader(join(unhex(t, v.KEMSeed), unhex(t, v.ClientEphemeralPrivate)))
-	gc := &GatewayConfig{Key: static, Rand: bytes.NewReader(unhex(t, v.GatewayEphemeralPrivate))}
+	gc := &GatewayConfig{Key: static, Tickets: tickets, Rand: bytes.NewReader(join(unhex(t, v.GatewayEphemeralPrivate), more))}
 	if hybrid {
 		cc.PostQuantum = PostQuantumRequired
 		gc.encapsulate = func(key *mlkem.EncapsulationKey768) (shared, ciphertext []byte) {
@@ -219,14 +254,6 @@ func vectorHandshakeRun(t *testing.T, v vectorFile, b Binding, hybrid bool) *pai
 	p.client, err = NewClient(cc, record.NewPool(0, 0), b)
 	must(t, err)
 	p.gateway, err = NewGateway(gc, record.NewPool(0, 0), b)
-	must(t, err)
-	init, err := start(p.client)
-	must(t, err)
-	same(t, "init", init, v.Handshake.Init)
-	reply, err := receive(p.gateway, init)
-	must(t, err)
-	same(t, "reply", reply, v.Handshake.Reply)
-	_, err = receive(p.client, reply)
 	must(t, err)
 	return p
 }
