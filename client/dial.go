@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 
@@ -182,7 +183,7 @@ func (l *link) writeHandshake(ctx context.Context, msg []byte) error {
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	_ = l.conn.SetWriteDeadline(time.Now().Add(l.writeTimeout)) // fails only when closed, as the write then does
-	defer interruptible(ctx, l.conn.SetWriteDeadline)()
+	defer interruptible(ctx, l.conn, net.Conn.SetWriteDeadline)()
 	if err := l.writeFrame(ws.OpBinary, append(l.room(), msg...)); err != nil {
 		return l.finish(&ClosedError{Err: orContext(ctx, err)}, 0, "")
 	}
@@ -224,6 +225,9 @@ func (l *link) connect(ctx context.Context, opts *Options) error {
 	connected := answer.GetConnected()
 	if connected == nil {
 		return l.violated(fmt.Errorf("%w: the first message is not Connected", wire.ErrFrame))
+	}
+	if connected.GetCodec() != uint32(wire.CodecNone) {
+		return l.violated(fmt.Errorf("%w: %d, which was not offered", wire.ErrCodec, connected.GetCodec()))
 	}
 	l.noteConnected(connected)
 	return nil

@@ -3,6 +3,8 @@ package client
 import (
 	"bytes"
 	"context"
+	"crypto/sha1"
+	"encoding/base64"
 	"encoding/binary"
 	"io"
 	"math/rand/v2"
@@ -340,4 +342,10 @@ func fragmented(msg []byte, n int) []byte {
 		}
 	}
 	return out.Bytes()
+}
+
+// acceptKey is the answer to a Sec-WebSocket-Key (RFC 6455 section 4.2.2).
+func acceptKey(key string) string {
+	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
+	return base64.StdEncoding.EncodeToString(sum[:])
 }

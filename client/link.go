@@ -105,7 +105,7 @@ func (l *link) readMessage(ctx context.Context) ([]byte, error) {
 		deadline = time.Now().Add(l.silence)
 	}
 	_ = l.conn.SetReadDeadline(deadline) // fails only when closed, as the read then does
-	release := interruptible(ctx, l.conn.SetReadDeadline)
+	release := interruptible(ctx, l.conn, net.Conn.SetReadDeadline)
 	defer release()
 	l.frames.reuse(l.last)
 	l.last = nil
@@ -203,7 +203,7 @@ func (l *link) goodbye(ctx context.Context, plaintext []byte) error {
 		ReconnectAfter: time.Duration(g.GetReconnectAfterMs()) * time.Millisecond,
 	}
 	_ = l.conn.SetReadDeadline(time.Now().Add(lingerTimeout))
-	defer interruptible(ctx, l.conn.SetReadDeadline)()
+	defer interruptible(ctx, l.conn, net.Conn.SetReadDeadline)()
 	for {
 		op, _, err := l.frames.next()
 		if err != nil {
@@ -296,7 +296,7 @@ func (l *link) write(ctx context.Context, kind wire.Kind, fill func(dst []byte) 
 		return err
 	}
 	_ = l.conn.SetWriteDeadline(time.Now().Add(l.writeTimeout)) // fails only when closed, as the write then does
-	release := interruptible(ctx, l.conn.SetWriteDeadline)
+	release := interruptible(ctx, l.conn, net.Conn.SetWriteDeadline)
 	defer release()
 	if update != nil {
 		err = l.writeFrame(ws.OpBinary, update)

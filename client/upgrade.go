@@ -48,7 +48,7 @@ func (d *dialer) open(ctx context.Context) (*socket, error) {
 	if err != nil {
 		return nil, err
 	}
-	release := interruptible(ctx, conn.SetDeadline)
+	release := interruptible(ctx, conn, net.Conn.SetDeadline)
 	s, err := d.secureAndUpgrade(ctx, conn)
 	release()
 	if err != nil {
@@ -221,13 +221,13 @@ var longAgo = time.Unix(1, 0)
 // interruptible makes the end of ctx set a deadline that has passed. The
 // function it returns stops that; once it has returned, no deadline is set any
 // more, and the caller sets its own before the next use.
-func interruptible(ctx context.Context, setDeadline func(time.Time) error) (release func()) {
+func interruptible(ctx context.Context, conn net.Conn, setDeadline func(net.Conn, time.Time) error) (release func()) {
 	if ctx.Done() == nil {
 		return func() {}
 	}
 	done := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
-		_ = setDeadline(longAgo) // fails only on a closed connection, which ends the call too
+		_ = setDeadline(conn, longAgo) // fails only on a closed connection, which ends the call too
 		close(done)
 	})
 	return func() {
