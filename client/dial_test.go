@@ -147,7 +147,7 @@ func TestDialTimeLimits(t *testing.T) {
 		for _, url := range []string{"ws://a/ws", "wss://a/ws"} {
 			start := time.Now()
 			_, err := Dial(t.Context(), url, Options{Insecure: true, NetDial: silent})
-			if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || took != DefaultDialTimeout {
+			if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || took != defaultDialTimeout {
 				t.Errorf("%s: %v after %v", url, err, took)
 			}
 			ctx, cancel := context.WithCancel(t.Context())

@@ -20,9 +20,9 @@ import (
 
 // Defaults of Options.
 const (
-	DefaultRealm        = "default"
-	DefaultDialTimeout  = 10 * time.Second
-	DefaultWriteTimeout = 10 * time.Second
+	defaultRealm        = "default"
+	defaultDialTimeout  = 10 * time.Second
+	defaultWriteTimeout = 10 * time.Second
 )
 
 // Options say how to connect. The zero value plus Pins is what most want.
@@ -40,7 +40,7 @@ type Options struct {
 	PostQuantum session.PostQuantum
 	// Rekey says when to change the sending key; zero fields mean the protocol's maximum.
 	Rekey record.Limits
-	// Realm is the gateway's configured name; "" means DefaultRealm.
+	// Realm is the gateway's configured name; "" means "default".
 	Realm string
 	// Token authenticates the client, if the gateway asks for that.
 	Token string
@@ -54,9 +54,9 @@ type Options struct {
 	// NetDial opens the TCP connection; nil means a net.Dialer.
 	NetDial func(ctx context.Context, network, addr string) (net.Conn, error)
 
-	// DialTimeout bounds everything until the connection is ready; 0 means DefaultDialTimeout.
+	// DialTimeout bounds everything until the connection is ready; 0 means 10 s.
 	DialTimeout time.Duration
-	// WriteTimeout bounds each message to the gateway; 0 means DefaultWriteTimeout.
+	// WriteTimeout bounds each message to the gateway; 0 means 10 s.
 	WriteTimeout time.Duration
 	// Rand is the source of randomness; nil means crypto/rand.
 	Rand io.Reader
@@ -85,13 +85,13 @@ func (o Options) withDefaults() (Options, error) {
 		}
 	}
 	if o.Realm == "" {
-		o.Realm = DefaultRealm
+		o.Realm = defaultRealm
 	}
 	if o.DialTimeout <= 0 {
-		o.DialTimeout = DefaultDialTimeout
+		o.DialTimeout = defaultDialTimeout
 	}
 	if o.WriteTimeout <= 0 {
-		o.WriteTimeout = DefaultWriteTimeout
+		o.WriteTimeout = defaultWriteTimeout
 	}
 	if o.Rand == nil {
 		o.Rand = rand.Reader
