@@ -212,7 +212,7 @@ func TestHandshakeLengthsAreExact(t *testing.T) {
 func TestHelloFlagMustFitTheLength(t *testing.T) {
 	for _, mode := range []PostQuantum{PostQuantumOff, PostQuantumPreferred} {
 		p := newPair(t, options{client: ClientConfig{PostQuantum: mode}})
-		s, err := handshakeWith(t, p, flipped(1+KeySize), untouched)
+		s, err := handshakeWith(t, p, flipped(1+keySize), untouched)
 		mustEnd(t, "hybrid flag", s, err)
 		if s != p.gateway || !errors.Is(err, ErrMalformed) {
 			t.Errorf("%v: %v", mode, err)

@@ -25,19 +25,19 @@ import (
 const (
 	helloFlags = 1
 	noiseTag   = 16
-	initSize   = 1 + KeySize + helloFlags
-	replySize  = 1 + KeySize + KeySize + noiseTag + helloFlags + noiseTag
+	initSize   = 1 + keySize + helloFlags
+	replySize  = 1 + keySize + keySize + noiseTag + helloFlags + noiseTag
 
 	resumeHead      = 1 + 2                                        // before the ticket
-	resumeInitSize  = resumeHead + KeySize + helloFlags + noiseTag // without the ticket
-	resumeReplySize = 1 + KeySize + helloFlags + noiseTag
+	resumeInitSize  = resumeHead + keySize + helloFlags + noiseTag // without the ticket
+	resumeReplySize = 1 + keySize + helloFlags + noiseTag
 
 	kemKey        = mlkem.EncapsulationKeySize768
 	kemCiphertext = mlkem.CiphertextSize768
 )
 
-// MaxTicket is the longest ticket, in bytes.
-const MaxTicket = 1024
+// maxTicket is the longest ticket, in bytes.
+const maxTicket = 1024
 
 // Flags of ClientHello and ServerHello. Receivers ignore the others.
 const (
@@ -55,7 +55,7 @@ func checkSize(msg []byte) (hybrid, ok bool) {
 	case wire.KindHandshakeReply:
 		base, more = replySize, kemCiphertext
 	case wire.KindResumeInit:
-		if n < resumeHead || ticketLength(msg) > MaxTicket {
+		if n < resumeHead || ticketLength(msg) > maxTicket {
 			return false, false
 		}
 		base, more = resumeInitSize+ticketLength(msg), kemKey

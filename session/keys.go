@@ -10,12 +10,12 @@ import (
 	"golang.org/x/crypto/curve25519"
 )
 
-// KeySize is the length of X25519 keys, private and public, in bytes.
-const KeySize = curve25519.ScalarSize
+// keySize is the length of X25519 keys, private and public, in bytes.
+const keySize = curve25519.ScalarSize
 
 // PublicKey is a gateway's static X25519 public key (RFC 7748). Its text form
 // is a pin: base64url without padding (RFC 4648 section 5), 43 characters.
-type PublicKey [KeySize]byte
+type PublicKey [keySize]byte
 
 // String is the pin.
 func (k PublicKey) String() string { return base64.RawURLEncoding.EncodeToString(k[:]) }
@@ -23,7 +23,7 @@ func (k PublicKey) String() string { return base64.RawURLEncoding.EncodeToString
 // ParsePin reads what PublicKey.String wrote.
 func ParsePin(pin string) (k PublicKey, err error) {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(pin)
-	if err != nil || len(raw) != KeySize {
+	if err != nil || len(raw) != keySize {
 		return k, fmt.Errorf("%q is not a pin: want the 43 base64url characters that 'sealcast keygen' prints", pin)
 	}
 	return PublicKey(raw), nil
@@ -36,7 +36,7 @@ const keyFileTag = "sealcast-x25519-v1 "
 // EncodeFile gives the private key away. It may be shared by all sessions.
 type StaticKey struct {
 	_       [0]func() // not comparable
-	private [KeySize]byte
+	private [keySize]byte
 	public  PublicKey
 }
 
@@ -86,8 +86,8 @@ func parseKeyLine(line []byte) (*StaticKey, error) {
 	raw := make([]byte, base64.RawURLEncoding.DecodedLen(len(text)))
 	defer clear(raw)
 	n, err := base64.RawURLEncoding.Strict().Decode(raw, text)
-	if err != nil || n != KeySize {
-		return nil, fmt.Errorf("key file: the key is not %d bytes in base64url", KeySize)
+	if err != nil || n != keySize {
+		return nil, fmt.Errorf("key file: the key is not %d bytes in base64url", keySize)
 	}
 	k := new(StaticKey)
 	copy(k.private[:], raw)

@@ -89,13 +89,13 @@ func TestStaticKeyPrintsRedacted(t *testing.T) {
 		t.Errorf("JSON: %s, %v", text, err)
 	}
 	k.Clear()
-	if k.private != [KeySize]byte{} {
+	if k.private != [keySize]byte{} {
 		t.Error("Clear left the private key")
 	}
 }
 
 func TestGenerateStaticKeyFails(t *testing.T) {
-	if _, err := GenerateStaticKey(bytes.NewReader(make([]byte, KeySize-1))); err == nil {
+	if _, err := GenerateStaticKey(bytes.NewReader(make([]byte, keySize-1))); err == nil {
 		t.Error("a key from too little randomness")
 	}
 }

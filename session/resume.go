@@ -48,12 +48,12 @@ func (t *ClientTicket) Clear() {
 }
 
 // NewTicket makes a ticket for this session's client, and the nonce that goes
-// with it; both travel in a record. It fails with ErrTicket when the gateway
+// with it; both travel in a record. It fails with errTicket when the gateway
 // does not resume, the session is not established or the grant is too large.
 // expiry is when the ticket ends.
 func (s *Session) NewTicket(grant Grant) (ticket []byte, nonce [record.PSKNonceSize]byte, expiry time.Time, err error) {
-	if s.gateway == nil || s.gateway.Tickets == nil || !s.Established() || len(grant.Identity) > MaxTicket {
-		return nil, nonce, expiry, fmt.Errorf("%w: no ticket for this session", ErrTicket)
+	if s.gateway == nil || s.gateway.Tickets == nil || !s.Established() || len(grant.Identity) > maxTicket {
+		return nil, nonce, expiry, fmt.Errorf("%w: no ticket for this session", errTicket)
 	}
 	tickets, random := s.gateway.Tickets, orSystem(s.gateway.Rand)
 	if _, err = io.ReadFull(random, nonce[:]); err != nil {
@@ -61,7 +61,7 @@ func (s *Session) NewTicket(grant Grant) (ticket []byte, nonce [record.PSKNonceS
 	}
 	lifetime := tickets.Lifetime
 	if lifetime == 0 {
-		lifetime = DefaultTicketLifetime
+		lifetime = defaultTicketLifetime
 	}
 	expiry = tickets.Now().Add(lifetime)
 	content := ticketContent{
@@ -75,10 +75,10 @@ func (s *Session) NewTicket(grant Grant) (ticket []byte, nonce [record.PSKNonceS
 
 // Keep makes of a ticket and its nonce, as the gateway sent them, what a later
 // session can Resume with. It keeps no reference to ticket. It fails with
-// ErrTicket when the ticket is too long or the session not a client's.
+// errTicket when the ticket is too long or the session not a client's.
 func (s *Session) Keep(ticket []byte, nonce [record.PSKNonceSize]byte) (*ClientTicket, error) {
-	if s.gateway != nil || !s.Established() || len(ticket) == 0 || len(ticket) > MaxTicket {
-		return nil, fmt.Errorf("%w: %d bytes", ErrTicket, len(ticket))
+	if s.gateway != nil || !s.Established() || len(ticket) == 0 || len(ticket) > maxTicket {
+		return nil, fmt.Errorf("%w: %d bytes", errTicket, len(ticket))
 	}
 	return &ClientTicket{
 		ticket: append([]byte(nil), ticket...),
@@ -177,7 +177,7 @@ func (h *handshake) answerResume(msg []byte) ([]byte, *agreed, error) {
 func (h *handshake) tryResume(msg []byte) ([]byte, *agreed, error) {
 	end := resumeHead + ticketLength(msg)
 	ticket, message := msg[resumeHead:end], msg[end:]
-	content, err := h.openTicket(ticket, len(message) > KeySize+helloFlags+noiseTag)
+	content, err := h.openTicket(ticket, len(message) > keySize+helloFlags+noiseTag)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -210,7 +210,7 @@ func (h *handshake) tryResume(msg []byte) ([]byte, *agreed, error) {
 // openTicket opens a ticket and applies the rules for it.
 func (h *handshake) openTicket(ticket []byte, offersHybrid bool) (*ticketContent, error) {
 	if h.gateway.Tickets == nil {
-		return nil, fmt.Errorf("%w: this gateway does not resume", ErrTicket)
+		return nil, fmt.Errorf("%w: this gateway does not resume", errTicket)
 	}
 	plain, err := h.gateway.Tickets.Keys.open(ticket)
 	if err != nil {

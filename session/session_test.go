@@ -62,7 +62,7 @@ func testKey(t testing.TB, n byte) *StaticKey {
 	if n == 1 {
 		return &StaticKey{private: usualKey().private, public: usualKey().public}
 	}
-	k, err := GenerateStaticKey(bytes.NewReader(bytes.Repeat([]byte{n}, KeySize)))
+	k, err := GenerateStaticKey(bytes.NewReader(bytes.Repeat([]byte{n}, keySize)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func testKey(t testing.TB, n byte) *StaticKey {
 
 // usualKey saves most tests the computation of the public key.
 var usualKey = sync.OnceValue(func() *StaticKey {
-	k, err := GenerateStaticKey(bytes.NewReader(bytes.Repeat([]byte{1}, KeySize)))
+	k, err := GenerateStaticKey(bytes.NewReader(bytes.Repeat([]byte{1}, keySize)))
 	if err != nil {
 		panic(err)
 	}

@@ -45,18 +45,18 @@ const (
 	ticketFixed    = 82
 )
 
-// DefaultTicketLifetime is how long a ticket is good unless told otherwise. It
+// defaultTicketLifetime is how long a ticket is good unless told otherwise. It
 // is short because a ticket key is as powerful as the static key.
-const DefaultTicketLifetime = 10 * time.Minute
+const defaultTicketLifetime = 10 * time.Minute
 
-// MaxResumedAge is how long after a full handshake resumption goes on.
-const MaxResumedAge = 24 * time.Hour
+// maxResumedAge is how long after a full handshake resumption goes on.
+const maxResumedAge = 24 * time.Hour
 
 // TicketKeySize is the length of a ticket key, in bytes.
 const TicketKeySize = chacha20poly1305.KeySize
 
-// ErrTicket is why a ticket is not taken, or not made.
-var ErrTicket = errors.New("ticket refused")
+// errTicket is why a ticket is not taken, or not made.
+var errTicket = errors.New("ticket refused")
 
 // Grant is what a ticket says of its bearer. Session does not interpret it.
 type Grant struct {
@@ -70,7 +70,7 @@ type Grant struct {
 // uses it; new keys are a new Tickets.
 type Tickets struct {
 	Keys     *TicketKeys
-	Lifetime time.Duration // 0: DefaultTicketLifetime
+	Lifetime time.Duration // 0: defaultTicketLifetime
 	// Now is the clock. Jobs call it from several goroutines.
 	Now func() time.Time
 	// Accept, if not nil, refuses what was revoked meanwhile. Jobs call it from
@@ -124,8 +124,8 @@ func (k TicketKeys) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "reda
 // seal makes a ticket of content, which it clears.
 func (k *TicketKeys) seal(random io.Reader, content []byte) ([]byte, error) {
 	defer clear(content)
-	if len(content)+ticketOverhead > MaxTicket {
-		return nil, fmt.Errorf("%w: %d bytes of content, at most %d", ErrTicket, len(content), MaxTicket-ticketOverhead)
+	if len(content)+ticketOverhead > maxTicket {
+		return nil, fmt.Errorf("%w: %d bytes of content, at most %d", errTicket, len(content), maxTicket-ticketOverhead)
 	}
 	current := &k.ring[0]
 	ticket := make([]byte, ticketHeader, ticketOverhead+len(content))
@@ -144,7 +144,7 @@ func (k *TicketKeys) seal(random io.Reader, content []byte) ([]byte, error) {
 // open returns a ticket's content, which the caller clears.
 func (k *TicketKeys) open(ticket []byte) ([]byte, error) {
 	if len(ticket) < ticketOverhead {
-		return nil, fmt.Errorf("%w: %d bytes", ErrTicket, len(ticket))
+		return nil, fmt.Errorf("%w: %d bytes", errTicket, len(ticket))
 	}
 	id := [ticketKeyID]byte(ticket)
 	for i := range k.ring {
@@ -157,11 +157,11 @@ func (k *TicketKeys) open(ticket []byte) ([]byte, error) {
 		}
 		content, err := aead.Open(nil, ticket[ticketKeyID:ticketHeader], ticket[ticketHeader:], id[:])
 		if err != nil {
-			return nil, fmt.Errorf("%w: it does not authenticate", ErrTicket)
+			return nil, fmt.Errorf("%w: it does not authenticate", errTicket)
 		}
 		return content, nil
 	}
-	return nil, fmt.Errorf("%w: its key is not in use", ErrTicket)
+	return nil, fmt.Errorf("%w: its key is not in use", errTicket)
 }
 
 // ticketContent is what a ticket holds.
@@ -202,7 +202,7 @@ func (c *ticketContent) encode() []byte {
 // fault means a gateway of another version with the same key.
 func decodeTicket(in []byte) (*ticketContent, error) {
 	if len(in) < ticketFixed || in[0] != ticketVersion {
-		return nil, fmt.Errorf("%w: not of this version", ErrTicket)
+		return nil, fmt.Errorf("%w: not of this version", errTicket)
 	}
 	seconds := func(at int) int64 { return int64(binary.BigEndian.Uint64(in[at:])) }
 	c := &ticketContent{
@@ -216,7 +216,7 @@ func decodeTicket(in []byte) (*ticketContent, error) {
 		realm, rest, ok = cutLength(rest, 2)
 	}
 	if !ok {
-		return nil, fmt.Errorf("%w: not of this version", ErrTicket)
+		return nil, fmt.Errorf("%w: not of this version", errTicket)
 	}
 	c.grant.Identity = string(realm)
 	c.grant.Rights = append([]byte(nil), rest...)
@@ -243,23 +243,23 @@ func (c *ticketContent) check(g *GatewayConfig, realm string, offersHybrid bool)
 	now := g.Tickets.Now().Unix()
 	switch {
 	case c.realm != realm:
-		return fmt.Errorf("%w: of another realm", ErrTicket)
+		return fmt.Errorf("%w: of another realm", errTicket)
 	case c.static != staticID(g.Key.Public()):
-		return fmt.Errorf("%w: its static key is not in use", ErrTicket)
+		return fmt.Errorf("%w: its static key is not in use", errTicket)
 	case now >= c.expiry:
-		return fmt.Errorf("%w: expired", ErrTicket)
+		return fmt.Errorf("%w: expired", errTicket)
 	case c.grant.TokenExpiry != 0 && now >= c.grant.TokenExpiry:
-		return fmt.Errorf("%w: its token has expired", ErrTicket)
-	case now-c.full >= int64(MaxResumedAge/time.Second):
-		return fmt.Errorf("%w: a full handshake is due", ErrTicket)
+		return fmt.Errorf("%w: its token has expired", errTicket)
+	case now-c.full >= int64(maxResumedAge/time.Second):
+		return fmt.Errorf("%w: a full handshake is due", errTicket)
 	case c.hybrid && (!offersHybrid || g.PostQuantum == PostQuantumOff):
-		return fmt.Errorf("%w: of a hybrid session, and the new one would not be", ErrTicket)
+		return fmt.Errorf("%w: of a hybrid session, and the new one would not be", errTicket)
 	case g.PostQuantum == PostQuantumRequired && (!c.hybrid || !offersHybrid):
-		return fmt.Errorf("%w: %w", ErrTicket, ErrPostQuantumRequired)
+		return fmt.Errorf("%w: %w", errTicket, ErrPostQuantumRequired)
 	}
 	if g.Tickets.Accept != nil {
 		if err := g.Tickets.Accept(c.grant); err != nil {
-			return fmt.Errorf("%w: %w", ErrTicket, err)
+			return fmt.Errorf("%w: %w", errTicket, err)
 		}
 	}
 	return nil
