@@ -31,6 +31,7 @@ func TestNameIsConfirmedThenTicks(t *testing.T) {
 func TestPatternOpensTopics(t *testing.T) {
 	r, loops := newFake(t, Options{}, 2)
 	r.connect()
+	r.turn()
 	r.hub.Acquire(0, filter("a:*"))
 	r.settle()
 	expectSubs(t, r, "a:*")
@@ -55,6 +56,7 @@ func TestPatternOpensTopics(t *testing.T) {
 func TestOnePostPerLoopAndTurn(t *testing.T) {
 	r, loops := newFake(t, Options{}, 2)
 	r.connect()
+	r.turn()
 	r.hub.Acquire(0, filter("**"))
 	r.settle()
 	posts := loops[0].posts
@@ -73,6 +75,7 @@ func TestOnePostPerLoopAndTurn(t *testing.T) {
 func TestTickCarriesHeadAndTime(t *testing.T) {
 	r, loops := newFake(t, Options{}, 2)
 	r.connect()
+	r.turn()
 	r.hub.Acquire(0, filter("a"))
 	r.hub.Acquire(1, filter("a"))
 	r.settle()
@@ -91,6 +94,7 @@ func TestTickCarriesHeadAndTime(t *testing.T) {
 func TestWiderFilterTakesOverWithoutReset(t *testing.T) {
 	r, loops := newFake(t, Options{}, 2)
 	r.connect()
+	r.turn()
 	r.hub.Acquire(0, filter("a:b"))
 	r.settle()
 	r.hub.Acquire(1, filter("a:**"))
@@ -129,6 +133,7 @@ func TestWiderFilterTakesOverWithoutReset(t *testing.T) {
 func TestPartialOverlapCountsOnce(t *testing.T) {
 	r, loops := newFake(t, Options{}, 1)
 	r.connect()
+	r.turn()
 	r.hub.Acquire(0, filter("a:*"))
 	r.hub.Acquire(0, filter("*:b"))
 	r.settle()
@@ -148,6 +153,7 @@ func TestPartialOverlapCountsOnce(t *testing.T) {
 func TestReleasedTopicComesBackAsAnother(t *testing.T) {
 	r, loops := newFake(t, Options{}, 1)
 	r.connect()
+	r.turn()
 	r.hub.Acquire(0, filter("a"))
 	r.settle()
 	r.publish("a", "1")
@@ -188,6 +194,7 @@ func TestReleaseBeforeConfirmation(t *testing.T) {
 func TestAcquireTwiceStartsOver(t *testing.T) {
 	r, loops := newFake(t, Options{}, 1)
 	r.connect()
+	r.turn()
 	r.hub.Acquire(0, filter("a"))
 	r.hub.Acquire(0, filter("a"))
 	r.settle()
@@ -200,6 +207,7 @@ func TestAcquireTwiceStartsOver(t *testing.T) {
 func TestLossResetsBeforeTheNextTick(t *testing.T) {
 	r, loops := newFake(t, Options{}, 2)
 	r.connect()
+	r.turn()
 	r.hub.Acquire(0, filter("a:**"))
 	r.hub.Acquire(0, filter("b"))
 	r.settle()
@@ -244,6 +252,7 @@ func TestLossResetsBeforeTheNextTick(t *testing.T) {
 func TestSecondLossBeforeConfirmation(t *testing.T) {
 	r, loops := newFake(t, Options{}, 1)
 	r.connect()
+	r.turn()
 	r.hub.Acquire(0, filter("a"))
 	r.turn()
 	r.disconnect()
@@ -263,6 +272,7 @@ func TestSecondLossBeforeConfirmation(t *testing.T) {
 func TestServerEndsSubscription(t *testing.T) {
 	r, loops := newFake(t, Options{}, 1)
 	r.connect()
+	r.turn()
 	r.hub.Acquire(0, filter("a"))
 	r.settle()
 	r.end("a")
@@ -276,6 +286,7 @@ func TestRefusalLeavesNarrowerFilters(t *testing.T) {
 	r, loops := newFake(t, Options{}, 2)
 	r.denied["*"] = true
 	r.connect()
+	r.turn()
 	r.hub.Acquire(0, filter("a:b"))
 	r.hub.Acquire(1, filter("**"))
 	r.hub.Acquire(1, filter("*"))
@@ -302,6 +313,7 @@ func TestRefusalLeavesNarrowerFilters(t *testing.T) {
 func TestRefusalAfterReconnect(t *testing.T) {
 	r, loops := newFake(t, Options{}, 1)
 	r.connect()
+	r.turn()
 	ticket := r.hub.Acquire(0, filter("a:**"))
 	r.hub.Acquire(0, filter("a:b"))
 	r.settle()
@@ -329,6 +341,7 @@ func TestRefusalAfterReconnect(t *testing.T) {
 func TestOverflowResetsAtItsPlace(t *testing.T) {
 	r, loops := newFake(t, Options{QueueTicks: 2}, 1)
 	r.connect()
+	r.turn()
 	r.hub.Acquire(0, filter("**"))
 	r.settle()
 	r.publish("a", "1")
@@ -361,6 +374,7 @@ func TestOverflowResetsAtItsPlace(t *testing.T) {
 func TestOversizedTickResets(t *testing.T) {
 	r, loops := newFake(t, Options{MaxTick: 3}, 1)
 	r.connect()
+	r.turn()
 	r.hub.Acquire(0, filter("*"))
 	r.settle()
 	r.publish("a", "abc")
@@ -378,6 +392,7 @@ func TestOversizedTickResets(t *testing.T) {
 func TestInvalidChannelIsCounted(t *testing.T) {
 	r, loops := newFake(t, Options{}, 1)
 	r.connect()
+	r.turn()
 	r.hub.Acquire(0, filter("**"))
 	r.settle()
 	for _, name := range []string{"", "a*", "a\x00", "\xff", strings.Repeat("n", 256)} {
@@ -393,6 +408,7 @@ func TestInvalidChannelIsCounted(t *testing.T) {
 func TestWholeSource(t *testing.T) {
 	r, loops := newFake(t, Options{WholeSource: true}, 2)
 	r.connect()
+	r.turn()
 	r.hub.Acquire(0, filter("a:b"))
 	r.settle()
 	r.hub.Acquire(1, filter("a:*"))
@@ -414,6 +430,7 @@ func TestWholeSource(t *testing.T) {
 func TestNumbersRunOut(t *testing.T) {
 	r, loops := newFake(t, Options{}, 1)
 	r.connect()
+	r.turn()
 	r.hub.lastNumber = math.MaxUint32 - 1
 	r.hub.Acquire(0, filter("a"))
 	r.hub.Acquire(0, filter("b"))
@@ -465,6 +482,7 @@ func TestTooManyLoops(t *testing.T) {
 func TestLastLoopIsServed(t *testing.T) {
 	r, loops := newFake(t, Options{}, MaxLoops)
 	r.connect()
+	r.turn()
 	r.hub.Acquire(MaxLoops-1, filter("a"))
 	r.settle()
 	r.publish("a", "1")
@@ -501,6 +519,7 @@ func TestStatusSince(t *testing.T) {
 func TestSteadyTickAllocations(t *testing.T) {
 	r, loops := newFake(t, Options{}, 1)
 	r.connect()
+	r.turn()
 	r.hub.Acquire(0, filter("a"))
 	r.settle()
 	const ticks = 512
@@ -515,5 +534,39 @@ func TestSteadyTickAllocations(t *testing.T) {
 	turn()
 	if perTick := testing.AllocsPerRun(10, turn) / ticks; perTick > 0.15 {
 		t.Errorf("%.3f allocations per tick", perTick)
+	}
+}
+
+// What nobody asked for changes nothing.
+func TestUnaskedAnswers(t *testing.T) {
+	r, loops := newFake(t, Options{}, 1)
+	r.connect()
+	r.turn()
+	r.hub.Acquire(0, filter("a"))
+	r.settle()
+	for _, kind := range []itemKind{itemAdded, itemRemoved, itemRefused} {
+		r.hub.queue.put(item{kind: kind, channel: "unknown", note: &note{err: ErrDenied}})
+		if kind != itemRemoved {
+			r.hub.queue.put(item{kind: kind, channel: "a", note: &note{err: ErrDenied}})
+		}
+	}
+	r.settle()
+	expect(t, loops[0], "confirmed a a=1/1")
+	expectSubs(t, r, "a")
+}
+
+// A subscription that is refused after its last want has gone is forgotten.
+func TestRefusedAfterRelease(t *testing.T) {
+	r, loops := newFake(t, Options{}, 1)
+	r.denied["a"] = true
+	r.connect()
+	r.turn()
+	r.hub.Acquire(0, filter("a"))
+	r.turn()
+	r.hub.Release(0, filter("a"))
+	r.settle()
+	expect(t, loops[0])
+	if len(r.hub.cover.subs) != 0 || len(r.hub.root.children) != 0 {
+		t.Error("it is still there")
 	}
 }

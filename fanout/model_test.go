@@ -411,7 +411,7 @@ func runStories(t *testing.T, opt Options, calm bool) {
 			}
 		})
 	}
-	if ticks < stories*100 {
+	if ticks < stories*50 {
 		t.Errorf("only %d ticks were delivered in %d stories", ticks, stories)
 	}
 }

@@ -39,7 +39,7 @@ type Redis struct {
 	TLS      *tls.Config // nil: no TLS
 
 	DialTimeout time.Duration // for connecting and for each answer while connecting; default 3 s
-	PingAfter   time.Duration // silence after which a PING is sent; default 5 s
+	PingAfter   time.Duration // silence after which a PING is sent; default 3 s
 	PingTimeout time.Duration // silence after the PING that counts as loss; default 5 s
 	RetryMin    time.Duration // first wait before connecting again, doubling; default 50 ms
 	RetryMax    time.Duration // longest wait; default 1 s
@@ -71,7 +71,7 @@ func (r Redis) withDefaults() Redis {
 		r.Addrs = []string{"127.0.0.1:6379"}
 	}
 	setDefault(&r.DialTimeout, 3*time.Second)
-	setDefault(&r.PingAfter, 5*time.Second)
+	setDefault(&r.PingAfter, 3*time.Second)
 	setDefault(&r.PingTimeout, 5*time.Second)
 	setDefault(&r.RetryMin, 50*time.Millisecond)
 	setDefault(&r.RetryMax, time.Second)

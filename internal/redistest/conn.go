@@ -34,6 +34,19 @@ func Dial(t testing.TB, addr string) *Conn {
 	if err != nil {
 		t.Fatalf("redistest: %v", err)
 	}
+	return newConn(t, c)
+}
+
+// TryDial is Dial for servers that may be away: it returns nil then.
+func TryDial(t testing.TB, addr string) *Conn {
+	c, err := net.DialTimeout("tcp", addr, patience)
+	if err != nil {
+		return nil
+	}
+	return newConn(t, c)
+}
+
+func newConn(t testing.TB, c net.Conn) *Conn {
 	t.Cleanup(func() { _ = c.Close() })
 	return &Conn{t: t, c: c, r: bufio.NewReader(c), w: bufio.NewWriterSize(c, 64<<10)}
 }
