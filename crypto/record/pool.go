@@ -3,7 +3,11 @@ package record
 import "crypto/cipher"
 
 // DefaultPoolSize is how many expanded ciphers a loop keeps unless told
-// otherwise. An expanded AES-GCM key takes 1,280 bytes, so this is 42 MB at most.
+// otherwise. An expanded AES-GCM key takes 1,280 bytes, so this is 42 MB at
+// most. BenchmarkPool decided: a broadcast of 256-byte records under
+// AES-128-GCM costs 0.15 µs a record for 1,000 sessions and 0.2 µs for 10,000,
+// all hits; for 100,000 it costs 0.7 µs with this size, 0.3 µs if every session
+// kept its cipher (128 MB), 1.0 to 1.4 µs and 1,280 bytes of garbage if none did.
 const DefaultPoolSize = 32 << 10
 
 // DefaultPoolIdle is after how many seconds without use a cipher may be evicted.
