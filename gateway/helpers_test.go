@@ -176,7 +176,7 @@ type server struct {
 func defaultOptions(t testing.TB) gateway.Options {
 	return gateway.Options{
 		Loops:     2,
-		Realm:     client.DefaultRealm,
+		Realm:     "default",
 		Suites:    suite.Policy{Enabled: []suite.ID{suite.AES128GCM, suite.AES256GCM, suite.ChaCha20Poly1305, suite.SM4GCM}, AllowPlain: true, Hardware: suite.Detect()},
 		Echo:      gateway.EchoOptions{Enabled: true, Unencrypted: true, MaxMessage: 1 << 20},
 		Limits:    gateway.Limits{Subscriptions: 100, Message: 64 << 10, Fragments: 1024},
