@@ -1,0 +1,184 @@
+"""One connection to a gateway for ticks."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, AsyncIterator, Sequence
+
+import websockets
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatusCode
+
+from . import ProtocolError, handshake, messages, records
+from .messages import Message
+from .topics import Event, View
+
+DEFAULT_SUITES = ("aes-128-gcm", "chacha20-poly1305", "aes-256-gcm")
+MAX_MESSAGE = 1_052_689  # section 8
+CONNECT_SIZE = 1024  # 5.2: hides the length of a token
+
+
+class Refused(Exception):
+    """No session came about."""
+
+
+class Ended(Exception):
+    """The session is over. final: the gateway said so itself, in a sealed Goodbye (7.2)."""
+
+    def __init__(self, code: int, text: str, final: bool) -> None:
+        how = "the gateway ended the session" if final else "the connection was cut"
+        super().__init__(f"{how}: {code} {text}".rstrip())
+        self.code, self.text, self.final = code, text, final
+
+
+class Session:
+    """An established session of the role push. One task uses it at a time."""
+
+    def __init__(self, ws: Any, suite: str, agreed: handshake.Agreed, records_per_key: int) -> None:
+        self.suite, self.gateway_key = suite, agreed.static
+        self.connected: Message = {}
+        self.view = View()
+        self._ws = ws
+        self._seal = records.Sealer(suite, records.first_secret(agreed.h, agreed.k_c), records_per_key)
+        self._open = records.Opener(suite, records.first_secret(agreed.h, agreed.k_s))
+        self._silence: float | None = None  # seconds after which the connection counts as cut
+        self._last_id = 0
+
+    @classmethod
+    async def dial(
+        cls, url: str, pins: Sequence[bytes] = (), *, insecure: bool = False, realm: str = "default",
+        suites: Sequence[str] = DEFAULT_SUITES, token: str = "", records_per_key: int = records.MAX_RECORDS,
+    ) -> Session:
+        """Connect, check the gateway's key, introduce ourselves. insecure takes any key if there is no pin."""
+        offered = [records.PREFIX + s for s in suites]
+        try:
+            ws = await websockets.connect(
+                url, subprotocols=offered, compression=None, max_size=MAX_MESSAGE,
+                ping_interval=None,  # the protocol has its own heartbeat
+            )
+        except InvalidStatusCode as error:
+            raise Refused(f"the gateway answers HTTP {error.status_code}") from error
+        except (OSError, InvalidHandshake) as error:
+            raise Refused(f"no connection: {error}") from error
+        # Once a choice is there, the library has checked that it was offered.
+        if ws.subprotocol is None:
+            await ws.close(1002)
+            raise Refused("the server selected no subprotocol: not a Sealcast gateway")
+        hello = handshake.Handshake(handshake.prologue("push", realm, offered, ws.subprotocol))
+        try:
+            await ws.send(hello.init())
+            agreed = hello.finish(await cls._receive(ws, 10))
+            if agreed.static not in pins and (pins or not insecure):
+                raise ProtocolError(f"the gateway's key matches no pin: {handshake.format_pin(agreed.static)}", 4403)
+            session = cls(ws, ws.subprotocol.removeprefix(records.PREFIX), agreed, records_per_key)
+            await session._introduce(token)
+        except ProtocolError as error:
+            await ws.close(error.code)
+            raise Refused(str(error)) from error
+        except Ended as error:
+            raise Refused(str(error)) from error
+        return session
+
+    async def _introduce(self, token: str) -> None:
+        connect = {"token": token, "client_name": "sealcast-python-example", "client_version": "1"}
+        await self._send("connect", connect, CONNECT_SIZE)
+        name, self.connected = await self._next()
+        if name != "connected" or self.connected["codec"] != 0:
+            raise ProtocolError("the first message is not a Connected that we can use")
+        self._silence = self.connected["heartbeat_timeout_ms"] / 1000 or None
+
+    async def subscribe(self, *filters: str) -> None:
+        """Ask for topics. The answers are among the events."""
+        self._last_id += 1
+        subscriptions = [{"filter": f} for f in filters]
+        await self._send("subscribe", {"id": self._last_id, "subscriptions": subscriptions})
+
+    async def unsubscribe(self, *filters: str) -> None:
+        """Give filters back. The answers are among the events."""
+        self._last_id += 1
+        await self._send("unsubscribe", {"id": self._last_id, "filters": list(filters)})
+
+    async def ping(self, number: int) -> None:
+        """Ask for a pong, which comes among the events."""
+        await self._send("ping", {"id": number})
+
+    async def events(self) -> AsyncIterator[Event]:
+        """Everything that comes, in order. A tick has no "event". It ends with Ended or ProtocolError."""
+        while True:
+            name, message = await self._guard(self._next())
+            try:
+                for event in self._interpret(name, message):
+                    yield event
+            except ProtocolError as error:
+                await self._ws.close(error.code)
+                raise
+
+    def _interpret(self, name: str, message: Message) -> Any:
+        if name == "batch":
+            yield from self.view.batch(message)
+        elif name == "topics":
+            yield from self.view.announced(message["topics"])
+        elif name == "subscribed":
+            yield {"event": name, "id": message["id"], "filters": message["filters"]}
+            yield from self.view.subscribed(message)
+        elif name == "connected":
+            raise ProtocolError("a second Connected")
+        else:
+            if name == "unsubscribed":
+                self.view.unsubscribed(message)
+            yield {"event": name, **message}
+
+    async def close(self) -> None:
+        """Leave in order: Goodbye, then the close frame (7.2)."""
+        goodbye = messages.encode("Goodbye", {"code": 1000})
+        try:
+            for message in self._seal.seal(records.KIND_GOODBYE, goodbye, time.monotonic()):
+                await self._ws.send(message)
+        except ConnectionClosed:
+            return
+        await self._ws.close(1000)
+
+    async def _send(self, name: str, message: Message, pad_to: int = 0) -> None:
+        plaintext = messages.encode_frame("ClientFrame", name, message, pad_to)
+        for sealed in self._seal.seal(records.KIND_RECORD, plaintext, time.monotonic()):
+            await self._ws.send(sealed)
+
+    async def _next(self) -> tuple[str, Message]:
+        """The next message of the gateway, with all the records on the way to it."""
+        while True:
+            kind, plaintext = self._open.open(await self._receive(self._ws, self._silence))
+            if kind == records.KIND_RECORD:
+                return messages.decode_frame("ServerFrame", plaintext)
+            if kind == records.KIND_GOODBYE:
+                goodbye = messages.decode("Goodbye", plaintext)
+                if not may_close_with(goodbye["code"]):
+                    raise ProtocolError(f"Goodbye with code {goodbye['code']}")
+                await self._ws.close(goodbye["code"])
+                raise Ended(goodbye["code"], goodbye["text"], final=True)
+
+    async def _guard(self, step: Any) -> tuple[str, Message]:
+        try:
+            return await step
+        except ProtocolError as error:
+            await self._ws.close(error.code)
+            raise
+
+    @staticmethod
+    async def _receive(ws: Any, silence: float | None) -> bytes:
+        """One binary message. Only records count as a sign of life, never pings (7.1)."""
+        try:
+            message = await asyncio.wait_for(ws.recv(), silence)
+        except asyncio.TimeoutError:
+            await ws.close(4410)
+            raise Ended(4410, "nothing heard for too long", final=False) from None
+        except ConnectionClosed as error:
+            code, reason = (error.rcvd.code, error.rcvd.reason) if error.rcvd else (1006, "")
+            raise Ended(code, reason, final=False) from error
+        if isinstance(message, str):
+            raise ProtocolError("a text message", 1003)
+        return message
+
+
+def may_close_with(code: int) -> bool:
+    """The codes that may stand in a close frame (7.2)."""
+    return 1000 <= code <= 1003 or 1007 <= code <= 1014 or 3000 <= code <= 4999

@@ -1,0 +1,213 @@
+"""Plaintexts of the push role: padding, and just enough protobuf for the messages of section 6.
+
+Messages are dictionaries with all their fields. Protobuf's encoding is a
+sequence of fields, each a tag (number << 3 | wire type, as a varint) and a
+value: wire type 0 is a varint, 1 is 8 bytes little-endian, 2 is a length and
+that many bytes, 5 is 4 bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Iterator
+
+from . import ProtocolError
+
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+
+# The tables of section 6.1: field number → name and type. A type in capitals is
+# a message; [] means repeated.
+MESSAGES: dict[str, dict[int, tuple[str, str]]] = {
+    "ClientFrame": {
+        1: ("connect", "Connect"), 2: ("subscribe", "Subscribe"),
+        3: ("unsubscribe", "Unsubscribe"), 5: ("ping", "Ping"),
+    },
+    "ServerFrame": {
+        16: ("connected", "Connected"), 17: ("subscribed", "Subscribed"), 18: ("unsubscribed", "Unsubscribed"),
+        19: ("topics", "Topics"), 21: ("batch", "Batch"), 24: ("heartbeat", "Heartbeat"),
+        28: ("error", "Error"), 29: ("pong", "Pong"),
+    },
+    "Connect": {
+        1: ("token", "string"), 2: ("codecs", "uint32[]"), 3: ("client_name", "string"), 4: ("client_version", "string"),
+    },
+    "Connected": {
+        1: ("session", "string"), 2: ("user", "string"), 3: ("codec", "uint32"),
+        4: ("heartbeat_interval_ms", "uint32"), 5: ("heartbeat_timeout_ms", "uint32"),
+        6: ("limits", "Limits"), 7: ("version", "string"),
+    },
+    "Limits": {1: ("message_bytes", "uint32"), 2: ("subscriptions", "uint32")},
+    "Subscribe": {1: ("id", "uint32"), 2: ("subscriptions", "Subscription[]")},
+    "Subscription": {1: ("filter", "string")},
+    "Subscribed": {1: ("id", "uint32"), 2: ("filters", "string[]"), 3: ("topics", "TopicState[]")},
+    "Unsubscribe": {1: ("id", "uint32"), 2: ("filters", "string[]")},
+    "Unsubscribed": {1: ("id", "uint32"), 2: ("filters", "string[]")},
+    "Topics": {1: ("topics", "TopicState[]")},
+    "TopicState": {1: ("number", "uint32"), 2: ("name", "string"), 3: ("epoch", "uint64"), 4: ("next_seq", "uint64")},
+    "Batch": {1: ("base_us", "fixed64"), 2: ("heads", "Head[]"), 3: ("payloads", "bytes")},
+    "Head": {
+        1: ("topic", "uint32"), 2: ("seq", "uint64"), 3: ("size", "uint32"),
+        4: ("dt", "sint64"), 5: ("skipped", "uint64"), 6: ("reset", "Reset"),
+    },
+    "Reset": {1: ("epoch", "uint64"), 2: ("next_seq", "uint64"), 3: ("cause", "Cause")},
+    "Heartbeat": {1: ("time_us", "uint64")},
+    "Error": {1: ("id", "uint32"), 2: ("code", "uint32"), 3: ("text", "string"), 4: ("filter", "string")},
+    "Ping": {1: ("id", "uint64")},
+    "Pong": {1: ("id", "uint64")},
+    "Goodbye": {1: ("code", "uint32"), 2: ("text", "string"), 3: ("reconnect_after_ms", "uint32")},
+}
+
+CAUSES = {0: "unspecified", 1: "source_lost", 2: "source_overflow", 3: "oversized", 4: "resubscribed"}
+
+Message = dict[str, Any]
+
+
+def encode_frame(frame: str, name: str, message: Message, pad_to: int = 0) -> bytes:
+    """The plaintext of a record: codec 0, padding, and a frame with one message (5.2)."""
+    body = encode(frame, {name: message})
+    padding = max(pad_to - 3 - len(body), 0)
+    return b"\0" + padding.to_bytes(2, "big") + body + bytes(padding)
+
+
+def decode_frame(frame: str, plaintext: bytes) -> tuple[str, Message]:
+    """Name and content of the one message in a plaintext, with all the checks of 5.2."""
+    padding = int.from_bytes(plaintext[1:3], "big")
+    end = len(plaintext) - padding
+    if len(plaintext) < 3 or end < 3 or any(plaintext[end:]):
+        raise ProtocolError("malformed padding")
+    if plaintext[0] != 0:
+        raise ProtocolError(f"codec {plaintext[0]} was not agreed on")
+    parts = list(fields(plaintext[3:end]))
+    if len(parts) != 1:
+        raise ProtocolError(f"{len(parts)} messages in a frame")
+    number, wire_type, value = parts[0]
+    if number not in MESSAGES[frame] or wire_type != BYTES:
+        raise ProtocolError(f"unknown message {number}")
+    name, kind = MESSAGES[frame][number]
+    return name, decode(kind, value)
+
+
+def encode(kind: str, message: Message) -> bytes:
+    """Encode a message. Fields that are absent or zero are left out, as in proto3."""
+    out = bytearray()
+    for number, (name, field_kind) in MESSAGES[kind].items():
+        value = message.get(name)
+        if field_kind == "uint32[]":  # repeated numbers are packed
+            if value:
+                out += field(number, "bytes", b"".join(varint(v) for v in value))
+        elif field_kind.endswith("[]"):
+            for v in value or []:
+                out += field(number, field_kind[:-2], v)
+        elif value is not None and (value or field_kind in MESSAGES):
+            out += field(number, field_kind, value)
+    return bytes(out)
+
+
+def field(number: int, kind: str, value: Any) -> bytes:
+    if kind == "fixed64":
+        return varint(number << 3 | FIXED64) + value.to_bytes(8, "little")
+    if kind == "sint64":
+        return varint(number << 3 | VARINT) + varint(value << 1 if value >= 0 else -value * 2 - 1)
+    if isinstance(value, int):
+        return varint(number << 3 | VARINT) + varint(value)
+    if isinstance(value, str):
+        value = value.encode()
+    elif kind in MESSAGES:
+        value = encode(kind, value)
+    return varint(number << 3 | BYTES) + varint(len(value)) + value
+
+
+def varint(value: int) -> bytes:
+    """Seven bits a byte, the lowest first; the highest bit says that more follow."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes(out) + bytes([value])
+
+
+def decode(kind: str, data: bytes) -> Message:
+    """Decode a message; fields that are not there get their zero value, unknown ones are ignored."""
+    message = {name: zero(k) for name, k in MESSAGES[kind].values()}
+    for number, wire_type, raw in fields(data):
+        name, field_kind = MESSAGES[kind].get(number, ("", ""))
+        if field_kind == "uint32[]" and wire_type == BYTES:
+            at = 0
+            while at < len(raw):
+                value, at = read_varint(raw, at)
+                message[name].append(value & 0xFFFFFFFF)
+        elif field_kind and wire_type == wire_type_of(field_kind):
+            value = convert(field_kind.removesuffix("[]"), raw)
+            if field_kind.endswith("[]"):
+                message[name].append(value)
+            else:
+                message[name] = value
+    return message
+
+
+def zero(kind: str) -> Any:
+    if kind.endswith("[]"):
+        return []
+    if kind in MESSAGES:
+        return None
+    return {"string": "", "bytes": b""}.get(kind, 0)
+
+
+def wire_type_of(kind: str) -> int:
+    kind = kind.removesuffix("[]")
+    if kind == "fixed64":
+        return FIXED64
+    return BYTES if kind in ("string", "bytes") or kind in MESSAGES else VARINT
+
+
+def convert(kind: str, raw: Any) -> Any:
+    if kind in MESSAGES:
+        return decode(kind, raw)
+    if kind == "string":
+        try:
+            return raw.decode()
+        except UnicodeDecodeError as error:
+            raise ProtocolError("a string is not UTF-8") from error
+    if kind == "sint64":
+        return raw >> 1 ^ -(raw & 1)
+    if kind in ("uint32", "Cause"):
+        return raw & 0xFFFFFFFF
+    return raw
+
+
+def fields(data: bytes) -> Iterator[tuple[int, int, Any]]:
+    """The fields of an encoded message: number, wire type, and the value as int or bytes."""
+    at = 0
+    while at < len(data):
+        tag, at = read_varint(data, at)
+        number, wire_type = tag >> 3, tag & 7
+        if not 0 < number < 1 << 29:
+            raise ProtocolError(f"field number {number}")
+        if wire_type == VARINT:
+            value, at = read_varint(data, at)
+            yield number, wire_type, value
+            continue
+        if wire_type == BYTES:
+            size, at = read_varint(data, at)
+        elif wire_type in (FIXED64, FIXED32):
+            size = 8 if wire_type == FIXED64 else 4
+        else:
+            raise ProtocolError(f"wire type {wire_type}")
+        if size > len(data) - at:
+            raise ProtocolError("a field is cut off")
+        value = data[at : at + size]
+        at += size
+        yield number, wire_type, value if wire_type == BYTES else int.from_bytes(value, "little")
+
+
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """The varint at a position, and the position behind it."""
+    value = 0
+    for i in range(10):
+        if at + i >= len(data):
+            break
+        byte = data[at + i]
+        value |= (byte & 0x7F) << 7 * i
+        if byte < 0x80:
+            if value >= 1 << 64:
+                break
+            return value, at + i + 1
+    raise ProtocolError("malformed number")

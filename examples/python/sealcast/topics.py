@@ -1,0 +1,102 @@
+"""Filters (6.2), and what a client knows of its topics: the sequence rule (6.4), resets (6.5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Iterator
+
+from . import ProtocolError
+from .messages import CAUSES, Message
+
+Event = dict[str, Any]
+
+
+def match(pattern: str, name: str) -> bool:
+    """Whether a valid filter matches a topic's name."""
+    filters, segments = pattern.split(":"), name.split(":")
+    for i, f in enumerate(filters):
+        if f == "**":
+            return len(segments) > i
+        if i == len(segments) or f not in ("*", segments[i]):
+            return False
+    return len(filters) == len(segments)
+
+
+@dataclass
+class Position:
+    """Where the client stands in one topic."""
+
+    name: str
+    epoch: int = 0
+    last: int = 0  # the highest sequence number seen
+    held: bool = False  # a filter of the session matches
+
+
+class View:
+    """The topics of one session. Each method takes what the gateway sent and tells what is new."""
+
+    def __init__(self) -> None:
+        self.filters: set[str] = set()
+        self.topics: dict[int, Position] = {}
+
+    def subscribed(self, message: Message) -> Iterator[Event]:
+        self.filters.update(message["filters"])
+        yield from self.announced(message["topics"])
+
+    def unsubscribed(self, message: Message) -> None:
+        self.filters.difference_update(message["filters"])
+        for p in self.topics.values():
+            p.held = p.held and any(match(f, p.name) for f in self.filters)
+
+    def announced(self, states: list[Message]) -> Iterator[Event]:
+        """Topics whose delivery begins, from Subscribed or Topics (6.3)."""
+        for s in states:
+            p = self.topics.setdefault(s["number"], Position(s["name"]))
+            if p.name != s["name"]:
+                raise ProtocolError(f"topic {s['number']} has two names")
+            if p.held and p.epoch == s["epoch"]:
+                continue  # delivered already: the position stays
+            kind = "reset" if p.held else "topic"
+            p.epoch, p.last, p.held = s["epoch"], s["next_seq"] - 1, True
+            yield {"event": kind, "topic": p.name, "epoch": p.epoch, "next_seq": s["next_seq"]}
+
+    def batch(self, message: Message) -> Iterator[Event]:
+        """Ticks, gaps and resets of a Batch, which is checked as a whole first (6.4)."""
+        heads, payloads = message["heads"], message["payloads"]
+        if sum(h["size"] for h in heads) != len(payloads):
+            raise ProtocolError("the sizes of a batch do not add up")
+        for h in heads:
+            if h["topic"] not in self.topics:
+                raise ProtocolError(f"topic {h['topic']} was never announced")
+            if h["skipped"] > h["seq"] or h["reset"] and h["size"]:
+                raise ProtocolError("a batch contradicts itself")
+        at = 0
+        for h in heads:
+            p, payload = self.topics[h["topic"]], payloads[at : at + h["size"]]
+            at += h["size"]
+            if not p.held:
+                continue
+            if h["reset"]:
+                yield from self._reset(p, h["reset"])
+            else:
+                yield from self._tick(p, h, message["base_us"] + h["dt"], payload)
+
+    def _tick(self, p: Position, head: Message, received_us: int, payload: bytes) -> Iterator[Event]:
+        """The sequence rule: a tick covers seq - skipped to seq."""
+        seq, first = head["seq"], head["seq"] - head["skipped"]
+        if seq <= p.last:
+            return
+        if first > p.last + 1:
+            yield {"event": "gap", "topic": p.name, "epoch": p.epoch, "from": p.last + 1, "to": first - 1}
+        p.last = seq
+        yield {
+            "topic": p.name, "seq": seq, "epoch": p.epoch, "skipped": head["skipped"],
+            "received_us": received_us, "payload": payload,
+        }
+
+    def _reset(self, p: Position, reset: Message) -> Iterator[Event]:
+        if p.epoch == reset["epoch"]:
+            return
+        p.epoch, p.last = reset["epoch"], reset["next_seq"] - 1
+        cause = CAUSES.get(reset["cause"], CAUSES[0])
+        yield {"event": "reset", "topic": p.name, "epoch": p.epoch, "next_seq": reset["next_seq"], "cause": cause}

@@ -1,0 +1,90 @@
+#!/usr/bin/python3
+"""Subscribe to topics of a Sealcast gateway and print ticks and events, one JSON object a line."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import base64
+import json
+import sys
+
+from sealcast import ProtocolError, records
+from sealcast.client import DEFAULT_SUITES, Ended, Refused, Session
+from sealcast.handshake import parse_pin
+
+DONE, FAILED, USAGE, REFUSED = 0, 1, 2, 3
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("url", help="ws://HOST:PORT/ws or wss://…")
+    parser.add_argument("--topics", default="**", help="names and patterns, separated by commas")
+    parser.add_argument("--key", action="append", default=[], metavar="PIN", help="the gateway's public key; may be repeated")
+    parser.add_argument("--insecure", action="store_true", help="without --key: take any gateway")
+    parser.add_argument("--suite", action="append", choices=sorted(records.SUITES), help="offer this one; may be repeated")
+    parser.add_argument("--realm", default="default", help="the gateway's realm")
+    parser.add_argument("--token", default="")
+    parser.add_argument("--count", type=int, default=0, metavar="N", help="stop after N ticks")
+    parser.add_argument("--for", dest="seconds", type=float, metavar="SECONDS", help="stop after this time")
+    return parser.parse_args()
+
+
+def line(event: dict) -> str:
+    """One object for `sealctl tail -o json` readers: a payload that is no text is in base64."""
+    event = dict(event)
+    event.pop("received_us", None)
+    payload = event.pop("payload", None)
+    if payload is not None:
+        try:
+            event["payload"] = payload.decode()
+        except UnicodeDecodeError:
+            event["payload_base64"] = base64.b64encode(payload).decode()
+    return json.dumps(event, ensure_ascii=False)
+
+
+async def tail(args: argparse.Namespace, pins: list[bytes]) -> int:
+    session = await Session.dial(
+        args.url, pins, insecure=args.insecure, realm=args.realm, suites=args.suite or DEFAULT_SUITES, token=args.token
+    )
+    await session.subscribe(*args.topics.split(","))
+    ticks = 0
+    async for event in session.events():
+        if event.get("event") == "heartbeat":
+            continue
+        print(line(event), flush=True)
+        if "event" in event:
+            continue
+        ticks += 1
+        if ticks == args.count:
+            break
+    await session.close()
+    return DONE
+
+
+async def limited(args: argparse.Namespace, pins: list[bytes]) -> int:
+    try:
+        return await asyncio.wait_for(tail(args, pins), args.seconds)
+    except asyncio.TimeoutError:
+        return FAILED if args.count else DONE
+
+
+def main() -> int:
+    args = arguments()
+    try:
+        return asyncio.run(limited(args, [parse_pin(pin) for pin in args.key]))
+    except ValueError as error:
+        print(f"tail: error: {error}", file=sys.stderr)
+        return USAGE
+    except Refused as error:
+        print(f"tail: error: {error}", file=sys.stderr)
+        return REFUSED
+    except (Ended, ProtocolError) as error:
+        print(f"tail: error: {error}", file=sys.stderr)
+        return FAILED
+    except KeyboardInterrupt:
+        return DONE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

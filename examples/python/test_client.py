@@ -1,0 +1,307 @@
+"""The client against a gateway of this file's own, which breaks rules on demand."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import unittest
+from typing import Any, AsyncIterator, Awaitable, Callable
+
+import websockets
+from dissononce.cipher.chachapoly import ChaChaPolyCipher
+from dissononce.dh.x25519.x25519 import X25519DH
+from dissononce.hash.sha256 import SHA256Hash
+from dissononce.processing.handshakepatterns.interactive.NX import NXHandshakePattern
+from dissononce.processing.impl.cipherstate import CipherState
+from dissononce.processing.impl.handshakestate import HandshakeState
+from dissononce.processing.impl.symmetricstate import SymmetricState
+
+from sealcast import ProtocolError, handshake, messages, records
+from sealcast.client import Ended, Refused, Session
+from sealcast.topics import View, match
+
+KEY = X25519DH().generate_keypair()
+PIN = bytes(KEY.public.data)
+OFFER = ["sealcast.v1.aes-128-gcm", "sealcast.v1.chacha20-poly1305", "sealcast.v1.aes-256-gcm"]
+CONNECTED = {"session": "1", "heartbeat_interval_ms": 25_000, "heartbeat_timeout_ms": 75_000}
+
+
+class Gateway:
+    """One connection of the other side: no checks that this file does not need."""
+
+    def __init__(self, ws: Any) -> None:
+        self.ws = ws
+        self.updates = 0  # KeyUpdates of the client
+
+    async def handshake(self, realm: str = "default") -> None:
+        offered = [t.strip() for t in self.ws.request_headers["Sec-WebSocket-Protocol"].split(",")]
+        noise = HandshakeState(SymmetricState(CipherState(ChaChaPolyCipher()), SHA256Hash()), X25519DH())
+        noise.initialize(
+            NXHandshakePattern(), False, handshake.prologue("push", realm, offered, self.ws.subprotocol), s=KEY
+        )
+        noise.read_message((await self.ws.recv())[1:], bytearray())
+        reply = bytearray(handshake.KIND_REPLY)
+        to_gateway, to_client = noise.write_message(b"\0", reply)
+        h, suite = noise.symmetricstate.get_handshake_hash(), self.ws.subprotocol.removeprefix(records.PREFIX)
+        self.open = records.Opener(suite, records.first_secret(h, to_gateway._key))
+        self.seal = records.Sealer(suite, records.first_secret(h, to_client._key), max_records=2)
+        await self.ws.send(bytes(reply))
+
+    async def send(self, name: str, message: dict) -> None:
+        await self.send_record(records.KIND_RECORD, messages.encode_frame("ServerFrame", name, message))
+
+    async def send_record(self, kind: int, plaintext: bytes) -> None:
+        for sealed in self.seal.seal(kind, plaintext, 0):
+            await self.ws.send(sealed)
+
+    async def receive(self) -> tuple[str, dict]:
+        while True:
+            kind, plaintext = self.open.open(await self.ws.recv())
+            if kind == records.KIND_KEY_UPDATE:
+                self.updates += 1
+                continue
+            self.plaintext = plaintext
+            return messages.decode_frame("ClientFrame", plaintext)
+
+    async def introduce(self) -> dict:
+        _, connect = await self.receive()
+        await self.send("connected", CONNECTED)
+        return connect
+
+
+Script = Callable[[Gateway], Awaitable[None]]
+
+
+@contextlib.asynccontextmanager
+async def serving(script: Script, subprotocols: list[str] | None = None) -> AsyncIterator[tuple[str, list[BaseException]]]:
+    """A server that runs the script for each connection; its errors are in the list."""
+    errors: list[BaseException] = []
+
+    async def handler(ws: Any) -> None:
+        try:
+            await script(Gateway(ws))
+            await ws.wait_closed()
+        except BaseException as error:
+            errors.append(error)
+            raise
+
+    async with websockets.serve(handler, "127.0.0.1", 0, subprotocols=subprotocols or OFFER[:1], compression=None) as server:
+        yield "ws://127.0.0.1:%d/ws" % server.sockets[0].getsockname()[1], errors
+
+
+def tick(topic: int, seq: int, payload: bytes = b"", skipped: int = 0) -> tuple[dict, bytes]:
+    return {"topic": topic, "seq": seq, "size": len(payload), "skipped": skipped}, payload
+
+
+def batch(*ticks: tuple[dict, bytes]) -> dict:
+    return {"base_us": 1, "heads": [h for h, _ in ticks], "payloads": b"".join(p for _, p in ticks)}
+
+
+class TestSession(unittest.IsolatedAsyncioTestCase):
+    async def test_ticks_of_every_suite_across_key_updates(self) -> None:
+        async def script(g: Gateway) -> None:
+            await g.handshake()
+            await g.introduce()
+            self.assertEqual(len(g.plaintext), 1024)
+            _, subscribe = await g.receive()
+            self.assertEqual(subscribe, {"id": 1, "subscriptions": [{"filter": "md:**"}]})
+            state = {"number": 7, "name": "md:a", "epoch": 5, "next_seq": 1}
+            await g.send("subscribed", {"id": 1, "filters": ["md:**"], "topics": [state]})
+            for seq in range(1, 20):
+                await g.send("batch", batch(tick(7, seq, b"\xff" * seq)))
+            await g.receive()
+            await g.send("pong", {"id": 9})
+            self.assertEqual(g.updates, 2)  # one record a key: before Subscribe and before Ping
+            await g.send_record(records.KIND_GOODBYE, messages.encode("Goodbye", {"code": 1012, "text": "restart"}))
+            await g.ws.close(1012)
+
+        for token in OFFER:
+            async with serving(script, [token]) as (url, errors):
+                session = await Session.dial(url, [PIN], records_per_key=1)
+                self.assertEqual(records.PREFIX + session.suite, token)
+                await session.subscribe("md:**")
+                await session.ping(9)
+                events = []
+                with self.assertRaises(Ended) as ended:
+                    async for event in session.events():
+                        events.append(event)
+                self.assertEqual((ended.exception.code, ended.exception.final), (1012, True))
+                ticks = [e for e in events if "event" not in e]
+                self.assertEqual([t["seq"] for t in ticks], list(range(1, 20)))
+                self.assertTrue(all(t["payload"] == b"\xff" * t["seq"] and t["topic"] == "md:a" for t in ticks))
+                self.assertEqual([e["event"] for e in events if "event" in e], ["subscribed", "topic", "pong"])
+            self.assertEqual(errors, [])
+
+    async def closed_with(self, script: Script, **options: Any) -> tuple[BaseException, int]:
+        """Dial a gateway that runs script; the client's error and the code that it closes with."""
+        codes: list[int] = []
+
+        async def watched(g: Gateway) -> None:
+            await script(g)
+            await g.ws.wait_closed()
+            codes.append(g.ws.close_code)
+
+        async with serving(watched) as (url, _):
+            try:
+                session = await Session.dial(url, **({"pins": [PIN]} | options))
+                async for _ in session.events():
+                    pass
+            except (Refused, Ended, ProtocolError) as error:
+                caught: BaseException = error
+        return caught, codes[0]
+
+    async def test_wrong_pin(self) -> None:
+        async def script(g: Gateway) -> None:
+            await g.handshake()
+            with self.assertRaises(websockets.ConnectionClosed):
+                await g.ws.recv()  # nothing may follow HandshakeInit
+
+        for pins in ([bytes(32)], []):
+            error, code = await self.closed_with(script, pins=pins)
+            self.assertIn("matches no pin", str(error))
+            self.assertEqual((type(error), code), (Refused, 4403))
+
+    async def test_without_pin_if_asked(self) -> None:
+        async def script(g: Gateway) -> None:
+            await g.handshake()
+            await g.introduce()
+            await g.ws.close(1011)
+
+        error, code = await self.closed_with(script, pins=[], insecure=True)
+        self.assertEqual((type(error), error.final, code), (Ended, False, 1011))
+        error, code = await self.closed_with(
+            lambda g: g.handshake(), pins=[bytes(32)], insecure=True)  # a pin beats insecure
+        self.assertEqual((type(error), code), (Refused, 4403))
+
+    async def test_wrong_realm(self) -> None:
+        error, code = await self.closed_with(lambda g: g.handshake("other"))
+        self.assertEqual((type(error), code), (Refused, 4400))
+
+    async def test_bad_messages_end_the_session(self) -> None:
+        goodbye = messages.encode("Goodbye", {"code": 1005})
+        state = {"number": 1, "name": "a", "epoch": 1, "next_seq": 1}
+
+        async def text(g: Gateway) -> None:
+            await g.ws.send("text")
+
+        cases: dict[str, Script] = {
+            "not sealed": lambda g: g.ws.send(b"\x10" + bytes(30)),
+            "unknown kind": lambda g: g.ws.send(b"\x11" + bytes(30)),
+            "empty": lambda g: g.ws.send(b""),
+            "handshake again": lambda g: g.ws.send(b"\x02" + bytes(97)),
+            "connected again": lambda g: g.send("connected", CONNECTED),
+            "message of a client": lambda g: g.send_record(
+                records.KIND_RECORD, messages.encode_frame("ClientFrame", "ping", {"id": 1})),
+            "goodbye with a code that cannot be": lambda g: g.send_record(records.KIND_GOODBYE, goodbye),
+            "tick that was never announced": lambda g: g.send("batch", batch(tick(1, 1))),
+            "batch of wrong size": lambda g: g.send("batch", {"heads": [], "payloads": b"x"}),
+            "topic with two names": lambda g: g.send("topics", {"topics": [state, state | {"name": "b"}]}),
+            "text": text,
+        }
+        for name, case in cases.items():
+            async def script(g: Gateway) -> None:
+                await g.handshake()
+                await g.introduce()
+                await case(g)
+
+            with self.subTest(name):
+                error, code = await self.closed_with(script)
+                self.assertEqual((type(error), code), (ProtocolError, 1003 if name == "text" else 4400))
+
+    async def test_silence_is_a_cut_whatever_pings_say(self) -> None:
+        async def script(g: Gateway) -> None:
+            await g.handshake()
+            await g.receive()
+            await g.send("connected", CONNECTED | {"heartbeat_timeout_ms": 100})
+            with contextlib.suppress(websockets.ConnectionClosed):
+                while True:
+                    await (await g.ws.ping())  # until its pong
+                    await asyncio.sleep(0.01)
+
+        error, code = await self.closed_with(script)
+        self.assertEqual((type(error), error.final, code), (Ended, False, 4410))
+
+    async def test_no_choice(self) -> None:
+        async def script(g: Gateway) -> None: ...
+
+        async with serving(script, ["other"]) as (url, _):
+            with self.assertRaisesRegex(Refused, "no subprotocol"):
+                await Session.dial(url, [PIN])
+
+    async def test_close_says_goodbye(self) -> None:
+        async def script(g: Gateway) -> None:
+            await g.handshake()
+            await g.introduce()
+            self.assertEqual(g.open.open(await g.ws.recv()), (records.KIND_GOODBYE, messages.encode("Goodbye", {"code": 1000})))
+
+        async with serving(script) as (url, errors):
+            session = await Session.dial(url, [PIN])
+            await session.close()
+        self.assertEqual(errors, [])
+
+
+def decoded(message: dict) -> dict:
+    """The Batch as it arrives, with all its fields."""
+    return messages.decode("Batch", messages.encode("Batch", message))
+
+
+class TestView(unittest.TestCase):
+    def setUp(self) -> None:
+        self.view = View()
+        list(self.view.subscribed({"filters": ["a"], "topics": [{"number": 1, "name": "a", "epoch": 7, "next_seq": 5}]}))
+
+    def told(self, *ticks: tuple[dict, bytes]) -> list[tuple]:
+        """What comes of a batch, in short: (seq,) of a tick, ("gap", from, to), ("reset", epoch)."""
+        out = []
+        for e in self.view.batch(decoded(batch(*ticks))):
+            kind = e.get("event")
+            out.append((e["seq"],) if not kind else (kind, e["from"], e["to"]) if kind == "gap" else (kind, e["epoch"]))
+        return out
+
+    def test_sequence_rule(self) -> None:
+        self.assertEqual(self.told(tick(1, 4), tick(1, 5), tick(1, 5), tick(1, 6)), [(5,), (6,)])
+        self.assertEqual(self.told(tick(1, 9)), [("gap", 7, 8), (9,)])
+        self.assertEqual(self.told(tick(1, 12, skipped=2)), [(12,)])  # covers 10 to 12
+        self.assertEqual(self.told(tick(1, 14, skipped=9)), [(14,)])  # covers more than is missing
+        self.assertEqual(self.told(tick(1, 20, skipped=2)), [("gap", 15, 17), (20,)])
+
+    def test_reset(self) -> None:
+        reset = {"topic": 1, "reset": {"epoch": 8, "next_seq": 1, "cause": 1}}
+        message = decoded(batch((reset, b""), tick(1, 1)))
+        events = list(self.view.batch(message))
+        self.assertEqual([e.get("event") for e in events], ["reset", None])
+        self.assertEqual(events[1]["epoch"], 8)
+        self.assertEqual(list(self.view.batch(message)), [])  # nothing new
+
+    def test_announcements(self) -> None:
+        def announce(epoch: int, next_seq: int) -> list[str]:
+            state = {"number": 1, "name": "a", "epoch": epoch, "next_seq": next_seq}
+            return [e["event"] for e in self.view.announced([state])]
+
+        self.assertEqual(announce(7, 50), [])  # delivered already: ticks on their way still count
+        self.assertEqual(self.told(tick(1, 5)), [(5,)])
+        self.assertEqual(announce(9, 1), ["reset"])
+        self.view.unsubscribed({"filters": ["a"]})
+        self.assertEqual(self.told(tick(1, 1)), [])
+        self.view.filters.add("a")
+        self.assertEqual(announce(9, 10), ["topic"])
+        self.assertEqual(self.told(tick(1, 10)), [(10,)])  # no gap: nothing was asked for meanwhile
+
+    def test_match(self) -> None:
+        for pattern, yes, no in (
+            ("a:b", ("a:b",), ("a", "a:b:c", "a:B", "a:b:", "b")),
+            ("*", ("a", "a b"), ("a:b", ":", "a:")),
+            ("**", ("a", "a:b:c", ":"), ()),
+            ("a:**", ("a:b", "a:b:c", "a:"), ("a", "b:c", "ab:c")),
+            ("a:*:c", ("a:b:c", "a::c"), ("a:c", "a:b:b:c", "a:b:c:d")),
+            ("*:**", ("a:b", "a:b:c", ":"), ("a",)),
+            ("[ab]:?", ("[ab]:?",), ("a:x",)),
+        ):
+            for name in yes:
+                self.assertTrue(match(pattern, name), (pattern, name))
+            for name in no:
+                self.assertFalse(match(pattern, name), (pattern, name))
+
+
+if __name__ == "__main__":
+    unittest.main()
