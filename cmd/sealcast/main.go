@@ -1,0 +1,174 @@
+// Command sealcast is the gateway: it serves, checks settings and makes keys.
+// It only joins the packages that do the work; no protocol and no rule for
+// ticks lives here.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/sealcast/sealcast/internal/config"
+	"github.com/sealcast/sealcast/internal/version"
+)
+
+// Exit statuses.
+const (
+	statusDone   = 0
+	statusFailed = 1
+	statusUsage  = 2 // also faulty settings
+)
+
+func main() {
+	a := app{
+		program: os.Args[0],
+		environ: os.Environ(),
+		stdout:  os.Stdout,
+		stderr:  os.Stderr,
+		signals: func() <-chan os.Signal {
+			c := make(chan os.Signal, 2)
+			signal.Notify(c, os.Interrupt, syscall.SIGTERM)
+			return c
+		},
+	}
+	os.Exit(a.run(os.Args[1:]))
+}
+
+// app is the program with all that it takes from outside.
+type app struct {
+	program        string // as it was called
+	environ        []string
+	stdout, stderr io.Writer
+	signals        func() <-chan os.Signal // starts to catch requests to stop
+}
+
+const usage = `sealcast is a gateway that sends ticks from Redis to WebSocket clients, encrypted end to end.
+
+  sealcast serve [--config FILE] [--set KEY=VALUE]...        run the gateway
+  sealcast config check FILE                                 look for faults in a settings file
+  sealcast config show [--config FILE] [--set KEY=VALUE]...  print the settings in force
+  sealcast keygen [-o FILE] [--force]                        make a key file, print the public key
+  sealcast version
+
+Settings also come from SEALCAST_KEY_WITH_UNDERSCORES in the environment; --set beats the
+environment, the environment beats the file. Values are YAML.
+`
+
+// run executes one command and returns the exit status.
+func (a *app) run(args []string) int {
+	err := a.command(args)
+	if err == nil {
+		return statusDone
+	}
+	return a.report(err)
+}
+
+func (a *app) command(args []string) error {
+	name := ""
+	if len(args) > 0 {
+		name, args = args[0], args[1:]
+	}
+	switch name {
+	case "serve":
+		return a.serve(args)
+	case "config":
+		return a.config(args)
+	case "keygen":
+		return a.keygen(args)
+	case "version":
+		return a.version(args)
+	case "help", "-h", "-help", "--help":
+		return a.print(usage)
+	case "":
+		return misuse("no command given", "one of serve, config, keygen, version; `sealcast help` tells more")
+	}
+	return misuse(fmt.Sprintf("unknown command %q", name), "one of serve, config, keygen, version; `sealcast help` tells more")
+}
+
+func (a *app) version(args []string) error {
+	flags := newFlags("version")
+	if help, err := a.parse(flags, args, 0); help || err != nil {
+		return err
+	}
+	return a.print("sealcast " + version.Long() + "\n")
+}
+
+// print writes to standard output.
+func (a *app) print(s string) error {
+	if _, err := io.WriteString(a.stdout, s); err != nil {
+		return fmt.Errorf("standard output: %w", err)
+	}
+	return nil
+}
+
+// failure is an error with advice and an exit status.
+type failure struct {
+	err    error
+	hint   string
+	status int
+}
+
+func (f *failure) Error() string { return f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }
+
+// misuse is a command line that cannot be followed.
+func misuse(text, hint string) error {
+	return &failure{errors.New(text), hint, statusUsage}
+}
+
+// advise adds a hint to an error that ends the program with status 1.
+func advise(err error, hint string) error {
+	return &failure{err, hint, statusFailed}
+}
+
+// report prints an error for a person and returns the exit status it stands for.
+func (a *app) report(err error) int {
+	if faults, ok := errors.AsType[config.Faults](err); ok {
+		for _, f := range faults {
+			a.complain(f.Error(), f.Hint)
+		}
+		return statusUsage
+	}
+	if f, ok := errors.AsType[*failure](err); ok {
+		a.complain(err.Error(), f.hint)
+		return f.status
+	}
+	a.complain(err.Error(), "")
+	return statusFailed
+}
+
+func (a *app) complain(text, hint string) {
+	fmt.Fprintf(a.stderr, "sealcast: error: %s\n", text)
+	if hint != "" {
+		fmt.Fprintf(a.stderr, "hint: %s\n", hint)
+	}
+}
+
+// newFlags returns an empty set of flags that leaves all printing to report.
+func newFlags(command string) *flag.FlagSet {
+	flags := flag.NewFlagSet(command, flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	return flags
+}
+
+// parse reads a command's arguments, of which exactly so many are no flags.
+// help is true if the usage was asked for and has been printed.
+func (a *app) parse(flags *flag.FlagSet, args []string, operands int) (help bool, err error) {
+	const hint = "`sealcast help` shows the commands and their flags"
+	err = flags.Parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return true, a.print(usage)
+	case err != nil:
+		return false, misuse(flags.Name()+": "+err.Error(), hint)
+	case flags.NArg() > operands:
+		return false, misuse(fmt.Sprintf("%s: unexpected argument %q", flags.Name(), flags.Arg(operands)), hint)
+	case flags.NArg() < operands:
+		return false, misuse(flags.Name()+": an argument is missing", hint)
+	}
+	return false, nil
+}

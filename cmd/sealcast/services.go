@@ -1,0 +1,300 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/sealcast/sealcast/crypto/suite"
+	"github.com/sealcast/sealcast/fanout"
+	"github.com/sealcast/sealcast/gateway"
+	"github.com/sealcast/sealcast/gateway/admin"
+	"github.com/sealcast/sealcast/internal/config"
+	"github.com/sealcast/sealcast/internal/embedded"
+	"github.com/sealcast/sealcast/session"
+)
+
+// phase is how far the services are; they only move forwards.
+type phase int32
+
+const (
+	starting phase = iota
+	serving
+	draining
+)
+
+// services is everything that runs while the gateway serves. start and stop
+// belong to one goroutine; what is nil has not been started.
+type services struct {
+	cfg *config.Config
+	log *zap.Logger
+
+	// set by start
+	key      *session.StaticKey
+	hardware suite.Hardware
+	listener net.Listener
+	admin    *admin.Server
+	redis    *embedded.Redis
+	hub      *fanout.Hub
+	gateway  *gateway.Gateway
+
+	// any goroutine
+	phase  atomic.Int32
+	failed chan error // the first part that failed
+
+	background       context.Context // of hub and feed, which outlive the gateway's drain
+	cancelBackground context.CancelFunc
+	running          sync.WaitGroup // hub and feed
+}
+
+func newServices(cfg *config.Config, log *zap.Logger) *services {
+	s := &services{cfg: cfg, log: log, failed: make(chan error, 1)}
+	s.background, s.cancelBackground = context.WithCancel(context.Background())
+	return s
+}
+
+// start brings everything up, what may fail by a user's mistake first. After
+// an error the caller still calls stop.
+func (s *services) start() error {
+	for _, step := range []func() error{
+		s.loadKey, s.listen, s.listenAdmin, s.startSource, s.startGateway,
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	s.phase.Store(int32(serving))
+	return nil
+}
+
+// loadKey reads the static key, or makes one that lives as long as the process.
+func (s *services) loadKey() (err error) {
+	if s.cfg.KeyFile != "" {
+		s.key, err = readKey(s.cfg.KeyFile)
+		return err
+	}
+	s.key, err = session.GenerateStaticKey(rand.Reader)
+	return err
+}
+
+func (s *services) listen() (err error) {
+	if s.listener, err = net.Listen("tcp", s.cfg.Listen); err != nil {
+		return listenFailure("listen", s.cfg.Listen, err)
+	}
+	return nil
+}
+
+// listenAdmin also serves from here on, so that a probe sees the start.
+func (s *services) listenAdmin() (err error) {
+	s.hardware = suite.Detect()
+	options := admin.Options{Ready: s.notReady, Info: s.info, Log: s.log}
+	if s.admin, err = admin.Listen(s.cfg.Admin.Listen, options); err != nil {
+		return listenFailure("admin.listen", s.cfg.Admin.Listen, err)
+	}
+	go s.watch(s.admin.Serve)
+	return nil
+}
+
+// listenFailure words why an address cannot be had, and what to do.
+func listenFailure(key, address string, err error) error {
+	text, hint := err.Error(), "name an address of this machine with --set "+key+"=HOST:PORT"
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		text = op.Err.Error() // without the address, which is named already
+	}
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		text = errno.Error()
+		switch errno {
+		case syscall.EADDRINUSE:
+			hint = "stop the program that listens there, or choose another port with --set " + key + "=HOST:PORT"
+		case syscall.EACCES:
+			hint = "ports below 1024 need privileges; choose another with --set " + key + "=HOST:PORT"
+		}
+	}
+	return advise(fmt.Errorf("%s %s: %s", key, address, text), hint)
+}
+
+// startSource starts the hub, and before it the embedded Redis if that is wanted.
+func (s *services) startSource() error {
+	if s.cfg.Redis.Mode == config.RedisEmbedded {
+		if err := s.startEmbedded(); err != nil {
+			return err
+		}
+	}
+	s.hub = fanout.NewHub(s.hubOptions())
+	s.running.Go(func() { s.watch(func() error { return s.hub.Run(s.background) }) })
+	return nil
+}
+
+const (
+	// embeddedAddress is tried first, so that the address is usually the same.
+	embeddedAddress = "127.0.0.1:16379"
+	// demoRate is how many ticks of the demo feed there are in a second: enough
+	// to see prices move, few enough to read along.
+	demoRate  = 50
+	demoPause = time.Second // after a failure
+)
+
+func (s *services) startEmbedded() (err error) {
+	if s.redis, err = embedded.Start(embeddedAddress); err != nil {
+		s.redis, err = embedded.Start("127.0.0.1:0")
+	}
+	if err != nil {
+		return fmt.Errorf("embedded Redis: %w", err)
+	}
+	s.log.Info("embedded Redis with a demo feed", zap.String("redis", s.redis.Addr()))
+	s.running.Go(s.feedDemo)
+	return nil
+}
+
+// feedDemo keeps the demo feed going. A built-in Redis that is too busy for a
+// while is no reason to end the gateway.
+func (s *services) feedDemo() {
+	for s.background.Err() == nil {
+		seed := uint64(time.Now().UnixNano())
+		if err := embedded.Feed(s.background, s.redis.Addr(), demoRate, seed); err != nil {
+			s.log.Warn("the demo feed stumbled and begins anew", zap.Error(err), zap.Duration("in", demoPause))
+			select {
+			case <-s.background.Done():
+			case <-time.After(demoPause):
+			}
+		}
+	}
+}
+
+func (s *services) startGateway() (err error) {
+	options, err := s.gatewayOptions()
+	if err != nil {
+		return err
+	}
+	if s.gateway, err = gateway.New(options); err != nil {
+		return err
+	}
+	if s.cfg.KeyFile == "" {
+		s.log.Warn("temporary key: it is gone when the gateway stops, and pins of it with it; set key_file to keep one")
+	}
+	s.log.Info("gateway", zap.String("version", options.Version), zap.Stringer("public_key", s.key.Public()),
+		zap.Strings("suites", s.suiteNames()), zap.String("realm", s.cfg.Realm), zap.Stringer("hardware", s.hardware))
+	go s.watch(func() error { return s.gateway.Serve(s.listener) })
+	return nil
+}
+
+// watch runs one part; its failure ends the services.
+func (s *services) watch(part func() error) {
+	err := part()
+	if err == nil || phase(s.phase.Load()) == draining {
+		return
+	}
+	select {
+	case s.failed <- err:
+	default: // another part failed first
+	}
+}
+
+// stopReserve is kept of drain.timeout for what comes after the sessions.
+const stopReserve = 500 * time.Millisecond
+
+// stop drains the sessions and ends every part, the admin interface last.
+func (s *services) stop() {
+	s.phase.Store(int32(draining))
+	timeout := s.cfg.Drain.Timeout
+	ctx, cancel := context.WithTimeout(context.Background(), timeout-min(stopReserve, timeout/10))
+	defer cancel()
+	if s.gateway != nil {
+		s.note("gateway", s.gateway.Shutdown(ctx))
+	}
+	if s.listener != nil {
+		_ = s.listener.Close() // closed already if the gateway had it
+	}
+	s.cancelBackground()
+	s.running.Wait()
+	if s.redis != nil {
+		s.redis.Close()
+	}
+	if s.admin != nil {
+		s.note("admin", s.admin.Shutdown(ctx))
+	}
+	if s.key != nil && s.gateway == nil {
+		s.key.Clear() // else a late handshake may still read it
+	}
+}
+
+func (s *services) note(part string, err error) {
+	if err != nil {
+		s.log.Warn("not stopped cleanly", zap.String("part", part), zap.Error(err))
+	}
+}
+
+// notReady says why clients should not be sent here. Any goroutine may call it.
+func (s *services) notReady() []string {
+	switch phase(s.phase.Load()) {
+	case starting:
+		return []string{"starting"}
+	case draining:
+		return []string{"draining"}
+	}
+	if err := s.hub.Ready(); err != nil {
+		return []string{err.Error()}
+	}
+	return nil
+}
+
+// Intervals of looking whether the gateway is ready.
+const (
+	readyPollAtStart = 10 * time.Millisecond
+	readyPoll        = 250 * time.Millisecond
+	readyPatience    = time.Second // before it is worth a line in the log
+)
+
+// watchReady logs "ready" once it is so for the first time, and each change after that.
+func (s *services) watchReady(ctx context.Context) {
+	began, was, first := time.Now(), true, true
+	for ctx.Err() == nil {
+		reasons := s.notReady()
+		is := len(reasons) == 0
+		switch {
+		case is && first:
+			s.log.Info("ready", zap.Stringer("listen", s.listener.Addr()), zap.Stringer("admin", s.admin.Addr()))
+			first, was = false, true
+		case is && !was:
+			s.log.Info("ready again")
+			was = true
+		case !is && was && (!first || time.Since(began) > readyPatience):
+			s.log.Warn("not ready", zap.Strings("reasons", reasons))
+			was = false
+		}
+		wait := readyPoll
+		if first {
+			wait = readyPollAtStart
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+		}
+	}
+}
+
+// suiteNames is what clients may choose, in the gateway's order.
+func (s *services) suiteNames() []string {
+	var names []string
+	for _, id := range s.enabledSuites() {
+		names = append(names, id.String())
+	}
+	return names
+}
+
+func (s *services) enabledSuites() []suite.ID {
+	ids := slices.Clone(s.cfg.Cipher.Suites)
+	if s.cfg.Cipher.AllowPlain {
+		ids = append(ids, suite.Plain)
+	}
+	return ids
+}
