@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -183,6 +184,9 @@ func (s *services) startGateway() (err error) {
 	}
 	s.log.Info("gateway", zap.String("version", options.Version), zap.Stringer("public_key", s.key.Public()),
 		zap.Strings("suites", s.suiteNames()), zap.String("realm", s.cfg.Realm), zap.Stringer("hardware", s.hardware))
+	if cpuinfo, err := os.ReadFile("/proc/cpuinfo"); err == nil && s.hardware.Hidden(cpuinfo) { // Linux only
+		s.log.Warn("this CPU has AES instructions, but they are hidden from this process: look at the virtual machine's CPU model and at GODEBUG")
+	}
 	go s.watch(func() error { return s.gateway.Serve(s.listener) })
 	return nil
 }
