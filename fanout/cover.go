@@ -216,7 +216,8 @@ func (c *cover) move(s *subscription, next subState) {
 	s.state = next
 }
 
-// connected starts with a connection that has no subscriptions yet.
+// connected starts with a connection that has no subscriptions yet. The source
+// answers the orders for it before any later one.
 func (c *cover) connected() {
 	c.up = true
 	for _, s := range c.subs {

@@ -57,7 +57,8 @@ type Hub struct {
 type turnState struct {
 	items        []item // scratch
 	commands     []command
-	recovering   bool      // connected, but not all subscriptions are confirmed
+	recovering   bool      // connected, but what was wanted then is not answered yet
+	unanswered   int       // recovering: answers to come
 	overflowSaid time.Time // when an overflow was logged last
 }
 
@@ -179,7 +180,7 @@ func (h *Hub) turn() (more bool) {
 	}
 	h.count.gauge(h)
 	h.flush()
-	if h.turns.recovering && len(h.cover.missing) == 0 {
+	if h.turns.recovering && h.turns.unanswered <= 0 {
 		h.turns.recovering = false
 		h.status.ready(h.link)
 	}
@@ -214,17 +215,19 @@ func (h *Hub) handle(it *item) {
 		h.overflow(it.note.dropped)
 	case itemUp:
 		h.link = it.note.link
-		h.turns.recovering = true
 		h.cover.connected()
+		h.turns.recovering, h.turns.unanswered = true, len(h.cover.orders)
 	case itemDown:
 		h.turns.recovering = false
 		h.count.lost.Add(1)
 		h.lost()
 	case itemAdded:
+		h.turns.unanswered--
 		h.added(it.channel)
 	case itemRemoved:
 		h.removed(it.channel)
 	case itemRefused:
+		h.turns.unanswered--
 		h.denied(it.channel, it.note.err)
 	}
 }

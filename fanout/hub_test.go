@@ -570,3 +570,23 @@ func TestRefusedAfterRelease(t *testing.T) {
 		t.Error("it is still there")
 	}
 }
+
+// Filters that keep coming do not keep the hub from being ready.
+func TestReadyDoesNotWaitForLaterFilters(t *testing.T) {
+	r, _ := newFake(t, Options{}, 1)
+	r.hub.Acquire(0, filter("a"))
+	r.hub.Acquire(0, filter("b"))
+	r.connect()
+	r.turn()
+	r.hub.Acquire(0, filter("c"))
+	for answered := range 2 {
+		if r.hub.Ready() == nil {
+			t.Errorf("ready after %d answers", answered)
+		}
+		r.answer()
+		r.turn()
+	}
+	if err := r.hub.Ready(); err != nil {
+		t.Errorf("Ready: %v", err)
+	}
+}
