@@ -30,17 +30,21 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def line(event: dict) -> str:
-    """One object for `sealctl tail -o json` readers: a payload that is no text is in base64."""
+def line(event: dict) -> dict | None:
+    """An event as `sealctl tail -o json` prints it; None for what is no news to a reader."""
+    if event.get("event") == "error":
+        return {"event": "refused", "filter": event["filter"], "code": event["code"], "text": event["text"]}
+    if "event" in event:
+        return event if event["event"] in ("gap", "reset") else None
     event = dict(event)
-    event.pop("received_us", None)
-    payload = event.pop("payload", None)
-    if payload is not None:
-        try:
-            event["payload"] = payload.decode()
-        except UnicodeDecodeError:
-            event["payload_base64"] = base64.b64encode(payload).decode()
-    return json.dumps(event, ensure_ascii=False)
+    payload = event.pop("payload")
+    if not event["merged"]:
+        del event["merged"]
+    try:
+        event["payload"] = payload.decode()
+    except UnicodeDecodeError:  # no text
+        event["payload_base64"] = base64.b64encode(payload).decode()
+    return event
 
 
 async def tail(args: argparse.Namespace, pins: list[bytes]) -> int:
@@ -50,13 +54,10 @@ async def tail(args: argparse.Namespace, pins: list[bytes]) -> int:
     await session.subscribe(*args.topics.split(","))
     ticks = 0
     async for event in session.events():
-        if event.get("event") == "heartbeat":
-            continue
-        print(line(event), flush=True)
-        if "event" in event:
-            continue
-        ticks += 1
-        if ticks == args.count:
+        if shown := line(event):
+            print(json.dumps(shown, ensure_ascii=False), flush=True)
+        ticks += "event" not in event
+        if args.count and ticks == args.count:
             break
     await session.close()
     return DONE

@@ -251,19 +251,19 @@ class TestView(unittest.TestCase):
         list(self.view.subscribed({"filters": ["a"], "topics": [{"number": 1, "name": "a", "epoch": 7, "next_seq": 5}]}))
 
     def told(self, *ticks: tuple[dict, bytes]) -> list[tuple]:
-        """What comes of a batch, in short: (seq,) of a tick, ("gap", from, to), ("reset", epoch)."""
+        """What comes of a batch, in short: (seq, merged) of a tick, ("gap", from, to), ("reset", epoch)."""
         out = []
         for e in self.view.batch(decoded(batch(*ticks))):
             kind = e.get("event")
-            out.append((e["seq"],) if not kind else (kind, e["from"], e["to"]) if kind == "gap" else (kind, e["epoch"]))
+            out.append((e["seq"], e["merged"]) if not kind else (kind, e["from"], e["to"]) if kind == "gap" else (kind, e["epoch"]))
         return out
 
     def test_sequence_rule(self) -> None:
-        self.assertEqual(self.told(tick(1, 4), tick(1, 5), tick(1, 5), tick(1, 6)), [(5,), (6,)])
-        self.assertEqual(self.told(tick(1, 9)), [("gap", 7, 8), (9,)])
-        self.assertEqual(self.told(tick(1, 12, skipped=2)), [(12,)])  # covers 10 to 12
-        self.assertEqual(self.told(tick(1, 14, skipped=9)), [(14,)])  # covers more than is missing
-        self.assertEqual(self.told(tick(1, 20, skipped=2)), [("gap", 15, 17), (20,)])
+        self.assertEqual(self.told(tick(1, 4), tick(1, 5), tick(1, 5), tick(1, 6)), [(5, 0), (6, 0)])
+        self.assertEqual(self.told(tick(1, 9)), [("gap", 7, 8), (9, 0)])
+        self.assertEqual(self.told(tick(1, 12, skipped=2)), [(12, 2)])  # covers 10 to 12
+        self.assertEqual(self.told(tick(1, 14, skipped=9)), [(14, 1)])  # covers more than is missing
+        self.assertEqual(self.told(tick(1, 20, skipped=2)), [("gap", 15, 17), (20, 2)])
 
     def test_reset(self) -> None:
         reset = {"topic": 1, "reset": {"epoch": 8, "next_seq": 1, "cause": 1}}
@@ -279,13 +279,13 @@ class TestView(unittest.TestCase):
             return [e["event"] for e in self.view.announced([state])]
 
         self.assertEqual(announce(7, 50), [])  # delivered already: ticks on their way still count
-        self.assertEqual(self.told(tick(1, 5)), [(5,)])
+        self.assertEqual(self.told(tick(1, 5)), [(5, 0)])
         self.assertEqual(announce(9, 1), ["reset"])
         self.view.unsubscribed({"filters": ["a"]})
         self.assertEqual(self.told(tick(1, 1)), [])
         self.view.filters.add("a")
         self.assertEqual(announce(9, 10), ["topic"])
-        self.assertEqual(self.told(tick(1, 10)), [(10,)])  # no gap: nothing was asked for meanwhile
+        self.assertEqual(self.told(tick(1, 10)), [(10, 0)])  # no gap: nothing was asked for meanwhile
 
     def test_match(self) -> None:
         for pattern, yes, no in (

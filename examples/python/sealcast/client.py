@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any, AsyncIterator, Sequence
+from collections import deque
+from typing import Any, AsyncIterator, Iterator, Sequence
 
 import websockets
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatusCode
@@ -43,6 +44,7 @@ class Session:
         self._open = records.Opener(suite, records.first_secret(agreed.h, agreed.k_s))
         self._silence: float | None = None  # seconds after which the connection counts as cut
         self._last_id = 0
+        self._told: deque[Event] = deque()  # of the message that was read last
 
     @classmethod
     async def dial(
@@ -103,17 +105,20 @@ class Session:
         await self._send("ping", {"id": number})
 
     async def events(self) -> AsyncIterator[Event]:
-        """Everything that comes, in order. A tick has no "event". It ends with Ended or ProtocolError."""
+        """Everything that comes, in order. A tick has no "event". It ends with Ended or ProtocolError.
+
+        Who stops listening and begins again goes on where it was.
+        """
         while True:
-            name, message = await self._guard(self._next())
+            while self._told:
+                yield self._told.popleft()
             try:
-                for event in self._interpret(name, message):
-                    yield event
+                self._told.extend(self._interpret(*await self._next()))
             except ProtocolError as error:
                 await self._ws.close(error.code)
                 raise
 
-    def _interpret(self, name: str, message: Message) -> Any:
+    def _interpret(self, name: str, message: Message) -> Iterator[Event]:
         if name == "batch":
             yield from self.view.batch(message)
         elif name == "topics":
@@ -155,13 +160,6 @@ class Session:
                     raise ProtocolError(f"Goodbye with code {goodbye['code']}")
                 await self._ws.close(goodbye["code"])
                 raise Ended(goodbye["code"], goodbye["text"], final=True)
-
-    async def _guard(self, step: Any) -> tuple[str, Message]:
-        try:
-            return await step
-        except ProtocolError as error:
-            await self._ws.close(error.code)
-            raise
 
     @staticmethod
     async def _receive(ws: Any, silence: float | None) -> bytes:

@@ -81,17 +81,18 @@ class View:
             else:
                 yield from self._tick(p, h, message["base_us"] + h["dt"], payload)
 
-    def _tick(self, p: Position, head: Message, received_us: int, payload: bytes) -> Iterator[Event]:
+    def _tick(self, p: Position, head: Message, time_us: int, payload: bytes) -> Iterator[Event]:
         """The sequence rule: a tick covers seq - skipped to seq."""
         seq, first = head["seq"], head["seq"] - head["skipped"]
         if seq <= p.last:
             return
         if first > p.last + 1:
             yield {"event": "gap", "topic": p.name, "epoch": p.epoch, "from": p.last + 1, "to": first - 1}
+        merged = seq - max(first, p.last + 1)
         p.last = seq
         yield {
-            "topic": p.name, "seq": seq, "epoch": p.epoch, "skipped": head["skipped"],
-            "received_us": received_us, "payload": payload,
+            "topic": p.name, "seq": seq, "epoch": p.epoch, "skipped": head["skipped"], "merged": merged,
+            "time_us": time_us, "payload": payload,
         }
 
     def _reset(self, p: Position, reset: Message) -> Iterator[Event]:
