@@ -121,7 +121,13 @@ func TestTickCloneAndTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	kept := first.(*Tick).Clone()
+	if !conn.Ready() {
+		t.Error("the second tick of a batch is not ready")
+	}
 	expect(t, conn, `tick a 7/2 -0 m0 "two"`)
+	if conn.Ready() {
+		t.Error("ready, but the batch is done")
+	}
 	if want := time.UnixMicro(1_700_000_000_000_001); string(kept.Payload) != "one" || !kept.Time.Equal(want) {
 		t.Errorf("kept %s of %v, want %v", kept.Payload, kept.Time, want)
 	}

@@ -55,7 +55,7 @@ type HTTPError struct {
 }
 
 func (e *HTTPError) Error() string {
-	s := fmt.Sprintf("HTTP %d %s", e.Status, http.StatusText(e.Status))
+	s := fmt.Sprintf("%v: HTTP %d %s", e.Unwrap(), e.Status, http.StatusText(e.Status))
 	if e.Text != "" {
 		s += ": " + e.Text
 	}

@@ -30,6 +30,12 @@ func (c *Conn) Next(ctx context.Context) (Event, error) {
 	}
 }
 
+// Ready tells whether Next may return at once, without reading: a program that
+// buffers its output flushes it when Ready is false. For the goroutine that calls Next.
+func (c *Conn) Ready() bool {
+	return len(c.events) > 0 || c.at < len(c.heads) || c.waiting()
+}
+
 // fetch reads one message, or waits until another reader has left one.
 func (c *Conn) fetch(ctx context.Context) error {
 	select {
