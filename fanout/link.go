@@ -88,16 +88,16 @@ func (l *link) greet() error {
 
 func (l *link) options(addr string) *redis.Options {
 	o := &redis.Options{
-		Addr:           addr,
-		Username:       l.opt.Username,
-		Password:       l.opt.Password,
-		DB:             l.opt.DB,
-		TLSConfig:      l.opt.TLS,
-		DialTimeout:    l.opt.DialTimeout,
-		ReadTimeout:    l.opt.DialTimeout,
-		WriteTimeout:   l.opt.DialTimeout,
-		Protocol:       2, // nothing but answers and messages in the stream
-		MaxRetries:     -1,
+		Addr:         addr,
+		Username:     l.opt.Username,
+		Password:     l.opt.Password,
+		DB:           l.opt.DB,
+		TLSConfig:    l.opt.TLS,
+		DialTimeout:  l.opt.DialTimeout,
+		ReadTimeout:  l.opt.DialTimeout,
+		WriteTimeout: l.opt.DialTimeout,
+		Protocol:     2, // nothing but answers and messages in the stream
+		MaxRetries:   -1,
 
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},

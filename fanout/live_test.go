@@ -24,7 +24,7 @@ type live struct {
 
 // quick has short times, so that tests of failures need not wait.
 func quick(addrs ...string) Options {
-	return Options{Redis: Redis{Addrs: addrs, PingAfter: 100 * time.Millisecond, PingTimeout: 300 * time.Millisecond, DialTimeout: time.Second}}
+	return Options{Redis: Redis{Addrs: addrs, PingAfter: 100 * time.Millisecond, PingTimeout: time.Second, DialTimeout: time.Second}}
 }
 
 // startLive runs a hub until the end of the test.

@@ -158,9 +158,14 @@ func TestRedisFailures(t *testing.T) {
 			h.waitReady()
 			second.acquire("late:**")
 			second.confirmed("late:**")
-			last := tr.end()
+			last, pub := tr.end(), s.Connect()
 			for _, name := range []string{"md:a", "md:b"} {
-				first.seen(name, strconv.Itoa(last[name]))
+				eventually(t, "in step again", func() bool {
+					last[name]++
+					pub.Publish(name, strconv.Itoa(last[name]))
+					time.Sleep(5 * time.Millisecond)
+					return first.topic(name).payload == strconv.Itoa(last[name])
+				})
 			}
 			if _, cause := first.resetCount(); cause != wire.Cause_CAUSE_SOURCE_LOST {
 				t.Errorf("cause %v", cause)
