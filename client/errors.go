@@ -18,7 +18,7 @@ import (
 // *ClosedError, as later.
 var (
 	// ErrOptions reports options or a URL that cannot work.
-	ErrOptions = errors.New("bad option")
+	ErrOptions = errors.New("invalid option")
 	// ErrUnreachable reports that no connection came about, or no answer in time.
 	ErrUnreachable = errors.New("gateway cannot be reached")
 	// ErrTLS reports that the TLS handshake failed, mostly over the certificate.
@@ -112,7 +112,7 @@ func (e *ClosedError) Error() string {
 	default:
 		return fmt.Sprintf("%v: %v", ErrCut, e.Err)
 	}
-	if e.Text != "" {
+	if e.Text != "" && !strings.HasSuffix(s, e.Text) { // some texts only repeat the code's meaning
 		s += " (" + e.Text + ")"
 	}
 	return s

@@ -1,0 +1,233 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/sealcast/sealcast/internal/feed"
+	"github.com/sealcast/sealcast/internal/feedfile"
+	"github.com/sealcast/sealcast/wire"
+)
+
+// feeding is what `sealctl feed` was asked for.
+type feeding struct {
+	server
+	file    string
+	loop    bool
+	symbols int
+	seed    uint64
+	rate    float64
+	speed   string
+	mode    string
+	count   int64
+	during  time.Duration
+}
+
+func (a *app) feed(ctx context.Context, args []string) error {
+	var o feeding
+	f := newFlags("feed", "", `Publishes a recorded feed (--file) or a made-up one (--symbols) through Redis, in order, and says how
+many ticks that were. A recorded feed has one tick a line: microseconds since its start, TAB, topic,
+TAB, payload; it may be compressed with gzip.`)
+	o.server.declare(a, f)
+	f.StringVar(&o.file, "file", "", "`FILE` of a recorded feed")
+	f.BoolVar(&o.loop, "loop", false, "begin the file again and again")
+	f.IntVar(&o.symbols, "symbols", 0, "make up the prices of `N` symbols")
+	f.Float64Var(&o.rate, "rate", 100, "`TICKS` a second of a made-up feed")
+	f.Uint64Var(&o.seed, "seed", 1, "`NUMBER` that decides what is made up")
+	f.StringVar(&o.speed, "speed", "1", "`FACTOR` by which the feed runs faster, or max")
+	f.StringVar(&o.mode, "mode", "pubsub", "`MODE` of publishing: pubsub")
+	f.Int64Var(&o.count, "count", 0, "end after `N` ticks; 0 means never")
+	f.DurationVar(&o.during, "for", 0, "end after this `TIME`")
+	if help, err := a.parse(f, args, 0, 0); help || err != nil {
+		return err
+	}
+	speed, err := o.check(f)
+	if err != nil {
+		return err
+	}
+	src, err := o.source()
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	db, err := o.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	p := &pump{from: src, to: &publisher{db}, speed: speed, limit: o.count, show: a.progress()}
+	return a.finishFeed(p, &o, o.run(ctx, p))
+}
+
+// check validates the flags and returns the speed; 0 is as fast as possible.
+func (o *feeding) check(f *flags) (speed float64, err error) {
+	switch {
+	case (o.file == "") == (o.symbols == 0):
+		return 0, misuse("feed: either --file or --symbols says what to publish", "for example --symbols 20 --rate 1000, or --file feed.tsv.gz --speed max")
+	case o.symbols < 0 || o.symbols > 1_000_000:
+		return 0, misuse("--symbols: between 1 and 1,000,000", "")
+	case o.symbols > 0 && o.loop:
+		return 0, misuse("--loop belongs to --file", "a made-up feed has no end anyway")
+	case o.file != "" && (f.given("rate") || f.given("seed")):
+		return 0, misuse("--rate and --seed belong to --symbols", "--speed makes a recorded feed faster")
+	case o.rate <= 0 || o.rate > 1e9:
+		return 0, misuse("--rate: more than 0 ticks a second", "")
+	case o.count < 0 || o.during < 0:
+		return 0, misuse("--count and --for cannot be negative", "")
+	case o.mode != "pubsub":
+		return 0, misuse(fmt.Sprintf("--mode: there is no mode %q", o.mode), "the modes are: pubsub")
+	}
+	return parseSpeed(o.speed)
+}
+
+func parseSpeed(s string) (float64, error) {
+	if s == "max" {
+		return 0, nil
+	}
+	speed, err := strconv.ParseFloat(strings.TrimSuffix(s, "x"), 64)
+	if err != nil || !(speed >= 1e-6 && speed <= 1e6) {
+		return 0, misuse(fmt.Sprintf("--speed: %q is no speed", s), "a factor such as 1, 10 or 0.5, or max")
+	}
+	return speed, nil
+}
+
+// run feeds until the source, the count or the time is at its end.
+func (o *feeding) run(ctx context.Context, p *pump) error {
+	if o.during > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, o.during)
+		defer cancel()
+	}
+	return p.run(ctx)
+}
+
+// finishFeed says what was published. An end that the user wanted is none too
+// early; only a recording that was cut short is.
+func (a *app) finishFeed(p *pump, o *feeding, err error) error {
+	if err := a.print(p.totals.String()); err != nil {
+		return err
+	}
+	if p.totals.ticks > 0 && p.totals.reached == 0 {
+		a.note("nobody was subscribed: is a gateway connected to this Redis, and a client to these topics?")
+	}
+	endless := o.symbols > 0 || o.loop
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled) && endless:
+		return nil
+	case errors.Is(err, context.Canceled):
+		return failed(errInterrupted, "")
+	}
+	return err
+}
+
+// source is where ticks come from: io.EOF after the last one. A payload is
+// valid until the next call.
+type source interface {
+	Next() (feedfile.Tick, error)
+	Close() error
+}
+
+func (o *feeding) source() (source, error) {
+	if o.symbols > 0 {
+		return &synthetic{market: feed.NewSynthetic(o.symbols, o.seed), rate: o.rate}, nil
+	}
+	file, err := feedfile.Open(o.file)
+	if err != nil {
+		return nil, failed(fmt.Errorf("--file: %w", err), "")
+	}
+	return &recording{file: file, name: o.file, loop: o.loop}, nil
+}
+
+// synthetic is a made-up feed of evenly spaced ticks, without end.
+type synthetic struct {
+	market *feed.Market
+	rate   float64 // ticks a second
+	count  int64
+}
+
+func (s *synthetic) Next() (feedfile.Tick, error) {
+	name, payload := s.market.Next()
+	at := time.Duration(float64(s.count) / s.rate * float64(time.Second))
+	s.count++
+	return feedfile.Tick{At: at, Topic: name, Payload: payload}, nil
+}
+
+func (s *synthetic) Close() error { return nil }
+
+// recording is a recorded feed, once or again and again.
+type recording struct {
+	file  *feedfile.File
+	name  string
+	loop  bool
+	count int64         // ticks of this round
+	begin time.Duration // of this round
+	last  time.Duration // in the file
+}
+
+func (r *recording) Next() (feedfile.Tick, error) {
+	tick, err := r.file.Next()
+	if err == io.EOF && r.loop && r.count > 0 {
+		if err := r.again(); err != nil {
+			return tick, err
+		}
+		tick, err = r.file.Next()
+	}
+	if err == io.EOF {
+		return tick, err
+	}
+	if err != nil {
+		return tick, failed(fmt.Errorf("%s: %w", r.name, err), "")
+	}
+	if len(tick.Payload) > wire.MaxTick {
+		return tick, failed(fmt.Errorf("%s: tick %d of %s is longer than %d bytes, which no gateway passes on", r.name, r.count+1, tick.Topic, wire.MaxTick), "")
+	}
+	r.count++
+	r.last = tick.At
+	tick.At += r.begin
+	return tick, nil
+}
+
+// again begins another round, as far behind the last tick as ticks are apart on average.
+func (r *recording) again() error {
+	apart := time.Millisecond
+	if r.count > 1 && r.last > 0 {
+		apart = r.last / time.Duration(r.count-1)
+	}
+	r.begin += r.last + apart
+	r.count, r.last = 0, 0
+	if err := r.file.Rewind(); err != nil {
+		return failed(err, "")
+	}
+	return nil
+}
+
+func (r *recording) Close() error { return r.file.Close() }
+
+// publisher sends batches through Redis pub/sub. Redis carries out one after
+// the other, so the order of the ticks is kept.
+type publisher struct{ db *redis.Client }
+
+func (p *publisher) publish(ctx context.Context, ticks []outgoing) (reached int64, err error) {
+	answers, err := p.db.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		for _, t := range ticks {
+			pipe.Publish(ctx, t.topic, t.payload)
+		}
+		return nil
+	})
+	for _, answer := range answers {
+		if n, ok := answer.(*redis.IntCmd); ok && n.Err() == nil {
+			reached += n.Val()
+		}
+	}
+	if err != nil {
+		return reached, explainRedis(err, p.db.Options().Addr)
+	}
+	return reached, nil
+}

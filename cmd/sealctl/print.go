@@ -1,0 +1,166 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/sealcast/sealcast/client"
+)
+
+// printer writes ticks and events in one of the formats. In the formats text
+// and raw only ticks are output; events go where people look.
+type printer struct {
+	out    *bufio.Writer
+	events io.Writer
+	json   *json.Encoder // format json, else nil
+	raw    bool
+}
+
+func newPrinter(format string, stdout, stderr io.Writer) (*printer, error) {
+	p := &printer{out: bufio.NewWriterSize(stdout, 64<<10), events: stderr}
+	switch format {
+	case "text":
+	case "raw":
+		p.raw = true
+	case "json":
+		p.json = json.NewEncoder(p.out)
+		p.json.SetEscapeHTML(false)
+	default:
+		return nil, misuse(fmt.Sprintf("-o: there is no format %q", format), "one of text, json, raw")
+	}
+	return p, nil
+}
+
+func (p *printer) flush() error { return outputError(p.out.Flush()) }
+
+func outputError(err error) error {
+	if err != nil {
+		return failed(fmt.Errorf("standard output: %w", err), "")
+	}
+	return nil
+}
+
+// tickLine is a tick as a line of JSON. Exactly one of the payloads is there.
+type tickLine struct {
+	Topic   string  `json:"topic"`
+	Seq     uint64  `json:"seq"`
+	Epoch   uint64  `json:"epoch"`
+	Skipped uint64  `json:"skipped"`
+	Merged  uint64  `json:"merged,omitempty"`
+	TimeUS  int64   `json:"time_us"`
+	Payload *string `json:"payload,omitempty"`
+	Base64  []byte  `json:"payload_base64,omitempty"`
+}
+
+func (p *printer) tick(t *client.Tick) error {
+	switch {
+	case p.json != nil:
+		line := tickLine{Topic: t.Topic, Seq: t.Seq, Epoch: t.Epoch, Skipped: t.Skipped, Merged: t.Merged, TimeUS: t.Time.UnixMicro()}
+		if utf8.Valid(t.Payload) {
+			text := string(t.Payload)
+			line.Payload = &text
+		} else {
+			line.Base64 = t.Payload
+		}
+		return outputError(p.json.Encode(line))
+	case p.raw:
+		p.out.Write(t.Payload)
+		return outputError(p.out.WriteByte('\n'))
+	}
+	line := p.out.AvailableBuffer()
+	line = t.Time.AppendFormat(line, "15:04:05.000000 ")
+	line = append(line, t.Topic...)
+	line = strconv.AppendUint(append(line, ' '), t.Seq, 10)
+	line = appendPrintable(append(line, ' '), t.Payload)
+	_, err := p.out.Write(append(line, '\n'))
+	return outputError(err)
+}
+
+// appendPrintable appends a payload as one line that is safe for a terminal:
+// what is not printable is escaped as in Go.
+func appendPrintable(dst, payload []byte) []byte {
+	for len(payload) > 0 {
+		r, size := utf8.DecodeRune(payload)
+		switch {
+		case r == utf8.RuneError && size == 1:
+			dst = append(dst, '\\', 'x', "0123456789abcdef"[payload[0]>>4], "0123456789abcdef"[payload[0]&15])
+		case unicode.IsPrint(r):
+			dst = append(dst, payload[:size]...)
+		default:
+			quoted := strconv.AppendQuoteRune(nil, r)
+			dst = append(dst, quoted[1:len(quoted)-1]...)
+		}
+		payload = payload[size:]
+	}
+	return dst
+}
+
+// eventLine is an event as a line of JSON.
+type eventLine struct {
+	Event   string  `json:"event"`
+	Topic   string  `json:"topic,omitempty"`
+	Epoch   uint64  `json:"epoch,omitempty"`
+	From    *uint64 `json:"from,omitempty"`
+	To      *uint64 `json:"to,omitempty"`
+	NextSeq *uint64 `json:"next_seq,omitempty"`
+	Cause   string  `json:"cause,omitempty"`
+	Filter  string  `json:"filter,omitempty"`
+	Code    int     `json:"code,omitempty"`
+	Text    string  `json:"text,omitempty"`
+}
+
+// event prints what is neither a tick nor without news for a reader. Topics that
+// begin to be delivered are no news: their ticks say so.
+func (p *printer) event(e client.Event) error {
+	var line eventLine
+	var text string
+	switch e := e.(type) {
+	case *client.Gap:
+		line = eventLine{Event: "gap", Topic: e.Topic, Epoch: e.Epoch, From: &e.From, To: &e.To}
+		text = fmt.Sprintf("gap: %s lost %d to %d", e.Topic, e.From, e.To)
+	case *client.Reset:
+		cause := strings.ToLower(strings.TrimPrefix(e.Cause.String(), "CAUSE_"))
+		line = eventLine{Event: "reset", Topic: e.Topic, Epoch: e.Epoch, NextSeq: &e.NextSeq, Cause: cause}
+		text = fmt.Sprintf("reset: %s goes on with %d, ticks may be missing (%s)", e.Topic, e.NextSeq, cause)
+	case *client.Refused:
+		line = eventLine{Event: "refused", Filter: e.Filter, Code: int(e.Code), Text: e.Text}
+		text = fmt.Sprintf("refused: %q: %v (%s)", e.Filter, e.Code, e.Text)
+	default:
+		return nil
+	}
+	if p.json != nil {
+		return outputError(p.json.Encode(line))
+	}
+	if err := p.flush(); err != nil { // keeps the order on a terminal
+		return err
+	}
+	fmt.Fprintf(p.events, "sealctl: %s\n", text)
+	return nil
+}
+
+// size is a number of bytes for people.
+func size(n int64) string {
+	switch {
+	case n < 10<<10:
+		return fmt.Sprintf("%d bytes", n)
+	case n < 10<<20:
+		return fmt.Sprintf("%d KiB", n>>10)
+	default:
+		return fmt.Sprintf("%d MiB", n>>20)
+	}
+}
+
+// short is a duration for people.
+func short(d time.Duration) string {
+	if d < time.Second {
+		return d.Round(time.Millisecond).String()
+	}
+	return d.Round(10 * time.Millisecond).String()
+}
