@@ -246,7 +246,7 @@ func (c *Conn) await(ctx context.Context, r *request) error {
 		case c.reading <- struct{}{}:
 		}
 		err := c.readFor(ctx, r)
-		<-c.reading
+		c.reading.give()
 		select {
 		case <-r.done:
 			return nil

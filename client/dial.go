@@ -149,8 +149,10 @@ func (d *dialer) inTime(ctx context.Context, l *link, err error) error {
 
 // dial 4 — the handshake. The session's arithmetic runs right here.
 func (l *link) handshake(ctx context.Context) error {
-	l.reading <- struct{}{}
-	defer func() { <-l.reading }()
+	if err := l.reading.take(ctx); err != nil {
+		return err
+	}
+	defer l.reading.give()
 	job, err := l.sess.Start()
 	for {
 		if err != nil {
@@ -180,8 +182,10 @@ func (l *link) handshake(ctx context.Context) error {
 
 // writeHandshake sends a message that is not a record.
 func (l *link) writeHandshake(ctx context.Context, msg []byte) error {
-	l.writing.Lock()
-	defer l.writing.Unlock()
+	if err := l.writing.take(ctx); err != nil {
+		return err
+	}
+	defer l.writing.give()
 	_ = l.conn.SetWriteDeadline(time.Now().Add(l.writeTimeout)) // fails only when closed, as the write then does
 	defer interruptible(ctx, l.conn, net.Conn.SetWriteDeadline)()
 	if err := l.writeFrame(ws.OpBinary, append(l.room(), msg...)); err != nil {
@@ -212,8 +216,10 @@ func (l *link) connect(ctx context.Context, opts *Options) error {
 	if err != nil {
 		return err
 	}
-	l.reading <- struct{}{}
-	defer func() { <-l.reading }()
+	if err := l.reading.take(ctx); err != nil {
+		return err
+	}
+	defer l.reading.give()
 	plaintext, err := l.readRecord(ctx)
 	if err != nil {
 		return err

@@ -21,12 +21,10 @@ func (e *Echo) Send(ctx context.Context, payload []byte) error {
 // Receive returns the next message that came back; it is valid until the next
 // call. When ctx ends first, the connection stays as it is.
 func (e *Echo) Receive(ctx context.Context) ([]byte, error) {
-	select {
-	case e.reading <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	if err := e.reading.take(ctx); err != nil {
+		return nil, err
 	}
-	defer func() { <-e.reading }()
+	defer e.reading.give()
 	return e.readRecord(ctx)
 }
 

@@ -317,3 +317,27 @@ func TestNoGoroutineIsLeftBehind(t *testing.T) {
 		}
 	})
 }
+
+// Close is not held up by a write that is stuck.
+func TestCloseDuringAStuckWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		g := newFakeGateway(t, func(*peer) { <-release })
+		g.pair = inMemory
+		echo, err := DialEcho(t.Context(), "ws://gateway.test/echo", g.options())
+		if err != nil {
+			t.Fatal(err)
+		}
+		stuck := make(chan error)
+		go func() { stuck <- echo.Send(context.Background(), []byte("x")) }()
+		synctest.Wait()
+		start := time.Now()
+		if err := echo.Close(t.Context()); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != lingerTimeout {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+		if err := <-stuck; !errors.Is(err, ErrClosed) {
+			t.Errorf("Send: %v", err)
+		}
+		close(release)
+	})
+}

@@ -40,11 +40,11 @@ type link struct {
 	crypto sync.Mutex // guards sess: both directions use one pool of ciphers
 	sess   *session.Session
 
-	reading chan struct{} // holds one value while somebody reads; the reader owns the next two
+	reading turn // guards the next two
 	frames  *frames
 	last    []byte // the message returned last
 
-	writing sync.Mutex // guards the next two
+	writing turn // guards the next two
 	masks   *rand.ChaCha8
 	out     []byte // room for a frame header, then a message
 
@@ -76,7 +76,8 @@ func newLink(s *socket, sess *session.Session, opts *Options) (*link, error) {
 		conn:         s.Conn,
 		writeTimeout: opts.WriteTimeout,
 		sess:         sess,
-		reading:      make(chan struct{}, 1),
+		reading:      newTurn(),
+		writing:      newTurn(),
 		frames:       newFrames(s.Conn, s.early, wire.MaxServerPlaintext+recordOverhead),
 		masks:        rand.NewChaCha8(seed),
 		end:          end{done: make(chan struct{})},
@@ -224,12 +225,12 @@ func (l *link) finish(cause error, code wire.CloseCode, reason string) error {
 			cause = ErrClosed
 		}
 		l.end.cause = cause
-		if code != 0 && l.writing.TryLock() { // who holds it is stuck, and learns of the end below
+		if code != 0 && l.writing.try() { // who holds it is stuck, and learns of the end below
 			_ = l.conn.SetWriteDeadline(time.Now().Add(lingerTimeout))
 			if l.writeFrame(ws.OpClose, appendClose(l.room(), code, reason)) == nil {
 				l.drain()
 			}
-			l.writing.Unlock()
+			l.writing.give()
 		}
 		l.conn.Close()
 		l.crypto.Lock()
@@ -276,8 +277,10 @@ func (l *link) writeFrame(op ws.OpCode, buf []byte) error {
 // interrupts ends the connection.
 func (l *link) write(ctx context.Context, kind wire.Kind, fill func(dst []byte) ([]byte, error)) error {
 	defer l.sendPong()
-	l.writing.Lock()
-	defer l.writing.Unlock()
+	if err := l.writing.take(ctx); err != nil {
+		return err
+	}
+	defer l.writing.give()
 	if err := l.over(); err != nil {
 		return err
 	}
@@ -344,7 +347,7 @@ func (l *link) answerPing(payload []byte) {
 
 // sendPong sends the pong that is due. A failure shows at the next read or write.
 func (l *link) sendPong() {
-	for l.pong.due.Load() && l.over() == nil && l.writing.TryLock() {
+	for l.pong.due.Load() && l.over() == nil && l.writing.try() {
 		l.pong.mu.Lock()
 		buf := append(l.room(), l.pong.payload...)
 		due := l.pong.due.Swap(false)
@@ -353,7 +356,7 @@ func (l *link) sendPong() {
 			_ = l.conn.SetWriteDeadline(time.Now().Add(l.writeTimeout))
 			_ = l.writeFrame(ws.OpPong, buf)
 		}
-		l.writing.Unlock()
+		l.writing.give()
 	}
 }
 
@@ -370,10 +373,12 @@ func (l *link) leave(ctx context.Context, code wire.CloseCode, text string) erro
 		return wire.AppendGoodbye(dst, &wire.Goodbye{Code: uint32(code), Text: text})
 	})
 	if err == nil {
-		l.writing.Lock()
+		err = l.writing.take(ctx)
+	}
+	if err == nil {
 		_ = l.conn.SetWriteDeadline(time.Now().Add(lingerTimeout))
 		err = l.writeFrame(ws.OpClose, appendClose(l.room(), code, text))
-		l.writing.Unlock()
+		l.writing.give()
 	}
 	if err == nil {
 		l.awaitEnd(ctx)
@@ -393,6 +398,6 @@ func (l *link) awaitEnd(ctx context.Context) {
 				break
 			}
 		}
-		<-l.reading
+		l.reading.give()
 	}
 }

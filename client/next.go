@@ -44,7 +44,7 @@ func (c *Conn) fetch(ctx context.Context) error {
 	case <-c.arrived:
 		return nil
 	case c.reading <- struct{}{}:
-		defer func() { <-c.reading }()
+		defer c.reading.give()
 		if c.waiting() {
 			return nil
 		}

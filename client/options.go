@@ -58,7 +58,8 @@ type Options struct {
 	DialTimeout time.Duration
 	// WriteTimeout bounds each message to the gateway; 0 means 10 s.
 	WriteTimeout time.Duration
-	// Rand is the source of randomness; nil means crypto/rand.
+	// Rand is the source of randomness; nil means crypto/rand. Dials that run at
+	// the same time read it at the same time.
 	Rand io.Reader
 }
 

@@ -167,6 +167,7 @@ func TestMisuse(t *testing.T) {
 		{"tail " + url + " --count -1", "negative"},
 		{"tail " + url + " -o yaml", "yaml"},
 		{"tail " + url + " --topics a,b*", "topics"},
+		{"tail " + url + " --topics ,", "no topic"},
 		{"tail " + url + " --key short", "not a pin"},
 		{"tail " + url + " --insecure --key " + pin, "exclude"},
 		{"tail " + url + " --insecure --token x", "not sent"},

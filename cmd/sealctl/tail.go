@@ -37,7 +37,7 @@ func (a *app) tail(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := t.check(); err != nil {
+	if err := t.check(f); err != nil {
 		return err
 	}
 	var conn *client.Conn
@@ -56,8 +56,11 @@ func (a *app) tail(ctx context.Context, args []string) error {
 	return t.run(ctx, conn, out)
 }
 
-func (t *tailing) check() error {
+func (t *tailing) check(f *flags) error {
 	if len(t.topics) == 0 {
+		if f.given("topics") {
+			return misuse("--topics: no topic is named", "without --topics everything is shown")
+		}
 		t.topics = []string{"**"}
 	}
 	for _, s := range t.topics {
