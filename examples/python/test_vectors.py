@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 import json
@@ -353,6 +354,8 @@ def field_from_json(kind: str, value: object) -> object:
         return [field_from_json(kind.removesuffix("[]"), v) for v in value]
     if isinstance(value, dict):
         return from_json(kind, value)
+    if kind == "bytes":
+        return base64.b64decode(value)
     return int(value) if kind.startswith(("uint", "sint", "fixed")) else value
 
 
