@@ -10,6 +10,9 @@ import (
 // topicsPerMessage bounds a Topics message: 255-byte names stay well inside a record.
 const topicsPerMessage = 2000
 
+// itemOverhead is what a batch adds to an entry at most: a tag, a length and dt.
+const itemOverhead = 16
+
 // plainFrame is one plaintext in the loop's arena, and the entries it covers.
 type plainFrame struct {
 	start, end int
@@ -40,15 +43,15 @@ func (l *loop) build(entries []entry) {
 // buildBatch makes one frame of the ticks and resets from entries[from] on, up to
 // the limits of a batch, and returns where it stopped.
 func (l *loop) buildBatch(entries []entry, from int) int {
-	s, max := &l.scratch, &l.gateway.opts.Batch
+	s, max := &l.scratch, &l.settings().Batch
 	items, size, ticks, to := s.items[:0], 0, 0, from
 	for ; to < len(entries) && len(items) < max.MaxTicks; to++ {
 		item, ok := l.item(entries[to])
 		if !ok {
 			break
 		}
-		next := len(item.Head) + len(item.Payload)
-		if len(items) > 0 && size+next > max.MaxBytes {
+		next := len(item.Head) + len(item.Payload) + itemOverhead
+		if len(items) > 0 && size+next > min(max.MaxBytes, wire.MaxTick) {
 			break
 		}
 		if _, isTick := entries[to].(*fanout.Tick); isTick {

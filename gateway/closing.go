@@ -20,6 +20,7 @@ const (
 	connectTimeout   = 10 * time.Second
 	progressTimeout  = 10 * time.Second // a begun message must go on
 	lingerTimeout    = 5 * time.Second  // for the close code to arrive behind a backlog
+	sessionTimeout   = 24 * time.Hour   // then a full handshake is due (docs/protocol.md section 4)
 )
 
 // end closes the connection in order: a sealed Goodbye where there is a session,
@@ -147,8 +148,11 @@ func (c *conn) deadline() int64 {
 	case phaseClosing:
 		return c.began + lingerTimeout.Milliseconds()
 	}
-	hb := &c.loop.gateway.opts.Heartbeat
-	at := min(c.lastSent+hb.Interval.Milliseconds(), c.lastLife+hb.Timeout.Milliseconds())
+	hb := &c.loop.settings().Heartbeat
+	at := min(c.lastBeat+hb.Interval.Milliseconds(), c.lastLife+hb.Timeout.Milliseconds())
+	if c.sess != nil {
+		at = min(at, c.began+sessionTimeout.Milliseconds())
+	}
 	if c.decoder.InMessage() {
 		at = min(at, c.lastStep+progressTimeout.Milliseconds())
 	}
@@ -167,7 +171,7 @@ func (c *conn) onDeadline() {
 }
 
 func (c *conn) overdue(now int64) {
-	hb := &c.loop.gateway.opts.Heartbeat
+	hb := &c.loop.settings().Heartbeat
 	switch c.phase {
 	case phaseUpgrade:
 		c.reject(upgrade.Reject(http.StatusRequestTimeout, "the request did not arrive in time"))
@@ -179,6 +183,8 @@ func (c *conn) overdue(now int64) {
 		switch {
 		case now >= c.lastLife+hb.Timeout.Milliseconds():
 			c.end(wire.CloseHeartbeatLost, "no sign of life")
+		case c.sess != nil && now >= c.began+sessionTimeout.Milliseconds():
+			c.end(wire.CloseRestart, "a day has passed: connect again")
 		case c.decoder.InMessage() && now >= c.lastStep+progressTimeout.Milliseconds():
 			c.end(wire.ClosePolicy, "message does not go on")
 		default:

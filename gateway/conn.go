@@ -57,7 +57,7 @@ func (c *conn) move(to phase) {
 	c.began = c.loop.now
 	if to == phaseOpen || to == phasePlain {
 		c.lastLife = c.began
-		c.lastSent = c.began - c.heartbeatJitter()
+		c.lastBeat = c.began - c.heartbeatJitter()
 	}
 	if to != phaseClosed {
 		c.loop.wheel.set(c, c.deadline())
@@ -67,7 +67,7 @@ func (c *conn) move(to phase) {
 // onTraffic consumes everything that gnet holds for the connection.
 func (c *conn) onTraffic() {
 	buf, _ := c.gc.Peek(-1)
-	if c.gc.OutboundBuffered() > c.loop.gateway.opts.Slow.Queue {
+	if c.gc.OutboundBuffered() > c.loop.settings().Slow.Queue {
 		c.end(wire.CloseTooSlow, "sends without reading")
 	}
 	for len(buf) > 0 && c.phase != phaseClosed {
@@ -111,17 +111,17 @@ func (c *conn) onRequest(buf []byte) int {
 
 // accept routes a valid upgrade request to its endpoint.
 func (c *conn) accept(req *upgrade.Request) {
-	opts := &c.loop.gateway.opts
+	opts := c.loop.settings()
 	switch {
 	case c.loop.gateway.draining.Load():
 		c.reject(upgrade.Reject(http.StatusServiceUnavailable, "the gateway is restarting"))
 	case req.Path == pathPush:
-		c.acceptSealed(req, session.RolePush, &c.loop.gateway.push)
+		c.acceptSealed(req, session.RolePush, &opts.push)
 	case req.Path == pathEcho && opts.Echo.Enabled && offersSealed(req.Protocols):
-		c.acceptSealed(req, session.RoleEcho, &c.loop.gateway.echo)
+		c.acceptSealed(req, session.RoleEcho, &opts.echo)
 	case req.Path == pathEcho && opts.Echo.Enabled && opts.Echo.Unencrypted:
 		c.reply(upgrade.AppendAccept(nil, req.Key, ""))
-		c.decoder = frame.NewDecoder(&c.loop.gateway.plain)
+		c.decoder = frame.NewDecoder(&opts.plain)
 		c.move(phasePlain)
 	case req.Path == pathEcho && opts.Echo.Enabled:
 		c.reject(upgrade.Reject(http.StatusBadRequest, "offer a subprotocol: "+strings.Join(opts.Suites.Accepted(), ", ")))
@@ -141,13 +141,13 @@ func offersSealed(protocols []string) bool {
 }
 
 func (c *conn) acceptSealed(req *upgrade.Request, role session.Role, limits *frame.Limits) {
-	opts := &c.loop.gateway.opts
+	opts := c.loop.settings()
 	id, err := opts.Suites.Select(req.Protocols)
 	if err != nil {
 		c.reject(upgrade.Reject(http.StatusBadRequest, fmt.Sprintf("%v; accepted: %s", err, strings.Join(opts.Suites.Accepted(), ", "))))
 		return
 	}
-	binding := session.Binding{Role: role, Realm: opts.Realm, Offered: req.Protocols, Selected: id.Protocol()}
+	binding := session.Binding{Role: role, Realm: c.loop.gateway.opts.Realm, Offered: req.Protocols, Selected: id.Protocol()}
 	c.sess, err = session.NewGateway(opts.Session, c.loop.ciphers, binding)
 	if err != nil {
 		c.loop.gateway.log.Error("session", zap.Error(err))
@@ -290,7 +290,6 @@ func (c *conn) sendRecord(kind wire.Kind, plaintext []byte) {
 func (c *conn) flushOut() {
 	l := c.loop
 	if out := l.scratch.out; len(out) > 0 && c.phase != phaseClosed {
-		c.lastSent = l.now
 		_, _ = c.gc.Write(out) // a failure closes the connection through OnClose
 		l.scratch.out = trim(out)
 	}

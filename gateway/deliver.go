@@ -89,7 +89,7 @@ func (l *loop) enqueue(c *conn, entries []entry) bool {
 	}
 	for _, e := range entries {
 		n := entryBytes(e)
-		if len(sub.queue) > 0 && sub.bytes+n > l.gateway.opts.Slow.Queue {
+		if len(sub.queue) > 0 && sub.bytes+n > l.settings().Slow.Queue {
 			return false
 		}
 		sub.queue = append(sub.queue, e)
@@ -134,7 +134,7 @@ func (l *loop) catchUp(c *conn) bool {
 		c.sub.listed, c.sub.queue = false, nil
 		return false
 	}
-	if l.now-c.sub.slowSince > l.gateway.opts.Slow.Timeout.Milliseconds() {
+	if l.now-c.sub.slowSince > l.settings().Slow.Timeout.Milliseconds() {
 		l.serve(c, func(c *conn) { c.end(wire.CloseTooSlow, "too slow: nothing taken within slow.timeout") })
 		return false
 	}
@@ -159,5 +159,5 @@ func (l *loop) sendQueued(c *conn) {
 	}
 	clear(sub.queue[:done])
 	sub.queue = sub.queue[done:]
-	sub.slowSince = l.now
+	sub.slowSince, c.lastLife = l.now, l.now
 }

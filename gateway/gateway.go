@@ -30,70 +30,7 @@ import (
 
 	"github.com/panjf2000/gnet/v2"
 	"go.uber.org/zap"
-
-	"github.com/sealcast/sealcast/crypto/suite"
-	"github.com/sealcast/sealcast/fanout"
-	"github.com/sealcast/sealcast/gateway/frame"
-	"github.com/sealcast/sealcast/session"
-	"github.com/sealcast/sealcast/wire/topic"
 )
-
-// Hub is where ticks come from; *fanout.Hub in production.
-// Attach, Acquire and Release may be called from any loop and never block.
-type Hub interface {
-	Attach(fanout.Loop) fanout.LoopID
-	Acquire(fanout.LoopID, topic.Filter) fanout.Ticket
-	Release(fanout.LoopID, topic.Filter)
-}
-
-// Options configure a Gateway. All fields are read once, by New.
-type Options struct {
-	Loops     int                    // event loops; 0 is one per CPU
-	Realm     string                 // bound into every handshake
-	Suites    suite.Policy           // which suites are offered and how one is chosen
-	Session   *session.GatewayConfig // static key and handshake rules, shared by all sessions
-	Hub       Hub
-	Echo      EchoOptions
-	Limits    Limits
-	Slow      SlowOptions
-	Heartbeat HeartbeatOptions
-	Batch     BatchOptions
-	Version   string // told to clients in Connected
-	Log       *zap.Logger
-}
-
-// EchoOptions rule the endpoint /echo.
-type EchoOptions struct {
-	Enabled     bool
-	Unencrypted bool // serve ordinary WebSocket clients too
-	MaxMessage  int  // bytes
-}
-
-// Limits bound what clients may use.
-type Limits struct {
-	Connections   int // 0: as many as descriptors allow
-	Subscriptions int // filters per session
-	Message       int // bytes of plaintext per record on /ws
-	Fragments     int // frames per message
-}
-
-// SlowOptions say how long a client that does not keep up is carried.
-type SlowOptions struct {
-	Queue   int           // bytes of ticks that wait for one session
-	Timeout time.Duration // without any progress
-}
-
-// HeartbeatOptions rule liveness in both directions.
-type HeartbeatOptions struct {
-	Interval time.Duration // a record at least this often
-	Timeout  time.Duration // silence of the client that ends the connection
-}
-
-// BatchOptions bound one batch.
-type BatchOptions struct {
-	MaxTicks int
-	MaxBytes int
-}
 
 // ErrStopped is returned by Serve when an event loop has ended, or hangs, although
 // nobody had asked for it. The process has to end: half a gateway is none.
@@ -106,18 +43,16 @@ const deadAfter = 30 * time.Second
 // Gateway is the server. Its methods are safe for concurrent use.
 type Gateway struct {
 	// fixed after New
-	opts    Options
+	opts    Options // without Settings, which are in live
 	log     *zap.Logger
 	workers *workers
 	engine  *gnet.Client
-	push    frame.Limits // of /ws
-	echo    frame.Limits // of /echo, sealed
-	plain   frame.Limits // of /echo, unencrypted
 
 	mu sync.Mutex
 	ln net.Listener
 
 	// any goroutine
+	live     atomic.Pointer[live]
 	loops    atomic.Pointer[map[gnet.EventLoop]*loop] // learnt from the first connection of each; copied on change
 	lastID   atomic.Uint64
 	conns    atomic.Int64
@@ -140,7 +75,7 @@ func New(opts Options) (*Gateway, error) {
 		stop: make(chan struct{}),
 	}
 	g.loops.Store(&map[gnet.EventLoop]*loop{})
-	g.setFrameLimits()
+	g.Reload(opts.Settings)
 	g.workers = newWorkers(g.log)
 	engine, err := gnet.NewClient(&handler{gateway: g},
 		gnet.WithMulticore(opts.Loops == 0),
@@ -156,13 +91,6 @@ func New(opts Options) (*Gateway, error) {
 	}
 	go g.clock()
 	return g, nil
-}
-
-func (g *Gateway) setFrameLimits() {
-	fragments := g.opts.Limits.Fragments
-	g.push = frame.Limits{MessageBytes: g.opts.Limits.Message + recordOverhead, Fragments: fragments}
-	g.echo = frame.Limits{MessageBytes: g.opts.Echo.MaxMessage + recordOverhead, Fragments: fragments}
-	g.plain = frame.Limits{MessageBytes: g.opts.Echo.MaxMessage, Fragments: fragments, Text: true}
 }
 
 // Serve accepts from ln until Shutdown, which makes it return nil. It owns ln.

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/sealcast/sealcast/fanout"
+	"github.com/sealcast/sealcast/session"
 	"github.com/sealcast/sealcast/wire"
 	"github.com/sealcast/sealcast/wire/topic"
 )
@@ -49,13 +50,13 @@ func (c *conn) onMessage(plaintext []byte) {
 	}
 }
 
-func (c *conn) connect(m *wire.Connect) {
-	opts := &c.loop.gateway.opts
+func (c *conn) connect(hello *wire.Connect) {
+	opts := c.loop.settings()
 	c.sub = &subscriber{}
 	c.move(phaseOpen)
 	c.loop.gateway.log.Debug("client connected", zap.Uint64("conn", c.id),
-		zap.String("client", m.ClientName), zap.String("version", m.ClientVersion))
-	c.send(&wire.ServerFrame{Message: &wire.ServerFrame_Connected{Connected: &wire.Connected{
+		zap.String("client", hello.ClientName), zap.String("version", hello.ClientVersion))
+	m := &wire.Connected{
 		Session:             strconv.FormatUint(c.id, 10),
 		Codec:               uint32(wire.CodecNone),
 		HeartbeatIntervalMs: uint32(opts.Heartbeat.Interval.Milliseconds()),
@@ -64,8 +65,24 @@ func (c *conn) connect(m *wire.Connect) {
 			MessageBytes:  uint32(opts.Limits.Message),
 			Subscriptions: uint32(opts.Limits.Subscriptions),
 		},
-		Version: opts.Version,
-	}}})
+		Version: c.loop.gateway.opts.Version,
+	}
+	c.addTicket(m)
+	c.send(&wire.ServerFrame{Message: &wire.ServerFrame_Connected{Connected: m}})
+}
+
+// addTicket lets the client come back without a full handshake.
+func (c *conn) addTicket(m *wire.Connected) {
+	if c.loop.settings().Session.Tickets == nil {
+		return
+	}
+	ticket, nonce, expiry, err := c.sess.NewTicket(session.Grant{})
+	if err != nil {
+		c.loop.gateway.log.Warn("no ticket for the session", zap.Uint64("conn", c.id), zap.Error(err))
+		return
+	}
+	m.Ticket, m.TicketNonce = ticket, nonce[:]
+	m.TicketLifetimeS = uint32(time.Until(expiry).Seconds())
 }
 
 // send encodes a message and seals it, or lines it up behind what waits for a
@@ -102,9 +119,9 @@ func (c *conn) subscribe(m *wire.Subscribe) {
 			c.sendError(m.Id, wire.CloseBadRecord, err.Error(), s.Filter)
 		case c.holds(f) || req.holds(f):
 			req.names = append(req.names, s.Filter)
-		case c.held()+len(req.filters) >= c.loop.gateway.opts.Limits.Subscriptions:
+		case c.held()+len(req.filters) >= c.loop.settings().Limits.Subscriptions:
 			c.sendError(m.Id, wire.CloseTooMany, "too many subscriptions: limits.subscriptions is "+
-				strconv.Itoa(c.loop.gateway.opts.Limits.Subscriptions), s.Filter)
+				strconv.Itoa(c.loop.settings().Limits.Subscriptions), s.Filter)
 		default:
 			req.names = append(req.names, s.Filter)
 			req.add(c.loop.hold(f))
@@ -298,13 +315,9 @@ func (c *conn) withdraw(h *heldFilter, cause error) {
 }
 
 // heartbeat sends a sealed record that the client can time out on, and a ping
-// that keeps intermediaries awake, in one write. What still lies unsent is sign
-// of life enough.
+// that a client which only listens has to answer, in one write.
 func (c *conn) heartbeat() {
-	if c.gc.OutboundBuffered() > 0 {
-		c.lastSent = c.loop.now
-		return
-	}
+	c.lastBeat = c.loop.now
 	if c.sub != nil {
 		c.send(&wire.ServerFrame{Message: &wire.ServerFrame_Heartbeat{
 			Heartbeat: &wire.Heartbeat{TimeUs: uint64(time.Now().UnixMicro())}}})
@@ -313,6 +326,6 @@ func (c *conn) heartbeat() {
 }
 
 func (c *conn) heartbeatJitter() int64 {
-	interval := c.loop.gateway.opts.Heartbeat.Interval.Milliseconds()
+	interval := c.loop.settings().Heartbeat.Interval.Milliseconds()
 	return int64(c.id*0x9E3779B97F4A7C15>>33) % max(interval/2, 1)
 }

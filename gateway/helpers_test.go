@@ -175,16 +175,18 @@ type server struct {
 
 func defaultOptions(t testing.TB) gateway.Options {
 	return gateway.Options{
-		Loops:     2,
-		Realm:     "default",
-		Suites:    suite.Policy{Enabled: []suite.ID{suite.AES128GCM, suite.AES256GCM, suite.ChaCha20Poly1305, suite.SM4GCM}, AllowPlain: true, Hardware: suite.Detect()},
-		Echo:      gateway.EchoOptions{Enabled: true, Unencrypted: true, MaxMessage: 1 << 20},
-		Limits:    gateway.Limits{Subscriptions: 100, Message: 64 << 10, Fragments: 1024},
-		Slow:      gateway.SlowOptions{Queue: 4 << 20, Timeout: 10 * time.Second},
-		Heartbeat: gateway.HeartbeatOptions{Interval: 25 * time.Second, Timeout: 75 * time.Second},
-		Batch:     gateway.BatchOptions{MaxTicks: 256, MaxBytes: 16 << 10},
-		Version:   "test",
-		Log:       zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel)),
+		Loops:   2,
+		Realm:   "default",
+		Version: "test",
+		Log:     zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel)),
+		Settings: gateway.Settings{
+			Suites:    suite.Policy{Enabled: []suite.ID{suite.AES128GCM, suite.AES256GCM, suite.ChaCha20Poly1305, suite.SM4GCM}, AllowPlain: true, Hardware: suite.Detect()},
+			Echo:      gateway.EchoOptions{Enabled: true, Unencrypted: true, MaxMessage: 1 << 20},
+			Limits:    gateway.Limits{Subscriptions: 100, Message: 64 << 10, Fragments: 1024},
+			Slow:      gateway.SlowOptions{Queue: 4 << 20, Timeout: 10 * time.Second},
+			Heartbeat: gateway.HeartbeatOptions{Interval: 25 * time.Second, Timeout: 75 * time.Second},
+			Batch:     gateway.BatchOptions{MaxTicks: 256, MaxBytes: 16 << 10},
+		},
 	}
 }
 

@@ -24,7 +24,6 @@ const (
 // accept takes connections and enrols them with an event loop. gnet's own
 // accepting ends the whole engine when descriptors run out; this one waits.
 func (g *Gateway) accept(ln net.Listener) error {
-	limit := g.connectionLimit()
 	refusing := make(chan struct{}, refusals)
 	backOff := time.Duration(0)
 	for {
@@ -42,25 +41,12 @@ func (g *Gateway) accept(ln net.Listener) error {
 			continue
 		}
 		backOff = 0
-		if g.conns.Load() >= limit {
+		if g.conns.Load() >= g.live.Load().connections {
 			g.refuse(nc, refusing)
 			continue
 		}
 		g.enroll(nc)
 	}
-}
-
-// connectionLimit is the setting, or what the descriptor limit leaves.
-func (g *Gateway) connectionLimit() int64 {
-	room := max(descriptorLimit()-descriptorReserve, 1)
-	if set := int64(g.opts.Limits.Connections); set > 0 {
-		if set > room {
-			g.log.Warn("limits.connections is above what the descriptor limit allows",
-				zap.Int64("connections", set), zap.Int64("allowed", room))
-		}
-		return min(set, room)
-	}
-	return room
 }
 
 // enroll hands a connection to the event loop with the fewest.

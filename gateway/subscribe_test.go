@@ -192,3 +192,17 @@ func (h *scriptedHub) withdraw(name string) {
 }
 
 var errDenied = errors.New("the source does not allow it")
+
+func TestClientThatOnlyListensStays(t *testing.T) {
+	s := start(t, func(o *gateway.Options) {
+		o.Heartbeat = gateway.HeartbeatOptions{Interval: 150 * time.Millisecond, Timeout: 700 * time.Millisecond}
+	})
+	c := s.dial(t)
+	if _, err := c.Subscribe(t.Context(), "md:a"); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		s.hub.publish("md:a", []byte("1"))
+		nextTick(t, c)
+	}
+}

@@ -648,7 +648,10 @@ type Connected struct {
 	HeartbeatIntervalMs uint32                 `protobuf:"varint,4,opt,name=heartbeat_interval_ms,json=heartbeatIntervalMs,proto3" json:"heartbeat_interval_ms,omitempty"` // at the latest this long after a record the next one comes
 	HeartbeatTimeoutMs  uint32                 `protobuf:"varint,5,opt,name=heartbeat_timeout_ms,json=heartbeatTimeoutMs,proto3" json:"heartbeat_timeout_ms,omitempty"`    // silence after which either side gives the connection up
 	Limits              *Limits                `protobuf:"bytes,6,opt,name=limits,proto3" json:"limits,omitempty"`
-	Version             string                 `protobuf:"bytes,7,opt,name=version,proto3" json:"version,omitempty"` // the gateway's version
+	Version             string                 `protobuf:"bytes,7,opt,name=version,proto3" json:"version,omitempty"`                                            // the gateway's version
+	Ticket              []byte                 `protobuf:"bytes,8,opt,name=ticket,proto3" json:"ticket,omitempty"`                                              // resumes this session's keys and identity once; empty: the gateway gives none
+	TicketNonce         []byte                 `protobuf:"bytes,9,opt,name=ticket_nonce,json=ticketNonce,proto3" json:"ticket_nonce,omitempty"`                 // 16 bytes, from which both sides derive the ticket's key
+	TicketLifetimeS     uint32                 `protobuf:"varint,10,opt,name=ticket_lifetime_s,json=ticketLifetimeS,proto3" json:"ticket_lifetime_s,omitempty"` // after which the ticket is refused
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
 }
@@ -730,6 +733,27 @@ func (x *Connected) GetVersion() string {
 		return x.Version
 	}
 	return ""
+}
+
+func (x *Connected) GetTicket() []byte {
+	if x != nil {
+		return x.Ticket
+	}
+	return nil
+}
+
+func (x *Connected) GetTicketNonce() []byte {
+	if x != nil {
+		return x.TicketNonce
+	}
+	return nil
+}
+
+func (x *Connected) GetTicketLifetimeS() uint32 {
+	if x != nil {
+		return x.TicketLifetimeS
+	}
+	return 0
 }
 
 // Limits are what the gateway takes from this session.
@@ -1476,7 +1500,7 @@ const file_wire_sealcast_proto_rawDesc = "" +
 	"\theartbeat\x18\x18 \x01(\v2\x16.sealcast.v1.HeartbeatH\x00R\theartbeat\x12*\n" +
 	"\x05error\x18\x1c \x01(\v2\x12.sealcast.v1.ErrorH\x00R\x05error\x12'\n" +
 	"\x04pong\x18\x1d \x01(\v2\x11.sealcast.v1.PongH\x00R\x04pongB\t\n" +
-	"\amessage\"\xfc\x01\n" +
+	"\amessage\"\xe3\x02\n" +
 	"\tConnected\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x14\n" +
@@ -1484,7 +1508,11 @@ const file_wire_sealcast_proto_rawDesc = "" +
 	"\x15heartbeat_interval_ms\x18\x04 \x01(\rR\x13heartbeatIntervalMs\x120\n" +
 	"\x14heartbeat_timeout_ms\x18\x05 \x01(\rR\x12heartbeatTimeoutMs\x12+\n" +
 	"\x06limits\x18\x06 \x01(\v2\x13.sealcast.v1.LimitsR\x06limits\x12\x18\n" +
-	"\aversion\x18\a \x01(\tR\aversion\"S\n" +
+	"\aversion\x18\a \x01(\tR\aversion\x12\x16\n" +
+	"\x06ticket\x18\b \x01(\fR\x06ticket\x12!\n" +
+	"\fticket_nonce\x18\t \x01(\fR\vticketNonce\x12*\n" +
+	"\x11ticket_lifetime_s\x18\n" +
+	" \x01(\rR\x0fticketLifetimeS\"S\n" +
 	"\x06Limits\x12#\n" +
 	"\rmessage_bytes\x18\x01 \x01(\rR\fmessageBytes\x12$\n" +
 	"\rsubscriptions\x18\x02 \x01(\rR\rsubscriptions\"g\n" +

@@ -23,20 +23,22 @@ func (s *services) gatewayOptions() (gateway.Options, error) {
 		return gateway.Options{}, fmt.Errorf("cipher.post_quantum: %w", err)
 	}
 	return gateway.Options{
-		Loops: c.Loops,
-		Realm: c.Realm,
-		Suites: suite.Policy{
-			Enabled: c.Cipher.Suites, Prefer: c.Cipher.Prefer, AllowPlain: c.Cipher.AllowPlain, Hardware: s.hardware,
+		Loops:   c.Loops,
+		Realm:   c.Realm,
+		Hub:     s.hub,
+		Version: version.String(),
+		Log:     s.log,
+		Settings: gateway.Settings{
+			Suites: suite.Policy{
+				Enabled: c.Cipher.Suites, Prefer: c.Cipher.Prefer, AllowPlain: c.Cipher.AllowPlain, Hardware: s.hardware,
+			},
+			Session:   &session.GatewayConfig{Key: s.key, PostQuantum: postQuantum, HardwareAES: s.hardware.AES},
+			Echo:      gateway.EchoOptions(c.Echo),
+			Limits:    gateway.Limits{Connections: c.Limits.Connections, Subscriptions: c.Limits.Subscriptions, Message: c.Limits.Message, Fragments: c.Limits.Fragments},
+			Slow:      gateway.SlowOptions(c.Slow),
+			Heartbeat: gateway.HeartbeatOptions(c.Heartbeat),
+			Batch:     gateway.BatchOptions(c.Batch),
 		},
-		Session:   &session.GatewayConfig{Key: s.key, PostQuantum: postQuantum, HardwareAES: s.hardware.AES},
-		Hub:       s.hub,
-		Echo:      gateway.EchoOptions(c.Echo),
-		Limits:    gateway.Limits{Connections: c.Limits.Connections, Subscriptions: c.Limits.Subscriptions, Message: c.Limits.Message, Fragments: c.Limits.Fragments},
-		Slow:      gateway.SlowOptions(c.Slow),
-		Heartbeat: gateway.HeartbeatOptions(c.Heartbeat),
-		Batch:     gateway.BatchOptions(c.Batch),
-		Version:   version.String(),
-		Log:       s.log,
 	}, nil
 }
 

@@ -1,0 +1,113 @@
+package gateway
+
+import (
+	"math"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/sealcast/sealcast/crypto/suite"
+	"github.com/sealcast/sealcast/fanout"
+	"github.com/sealcast/sealcast/gateway/frame"
+	"github.com/sealcast/sealcast/session"
+	"github.com/sealcast/sealcast/wire/topic"
+)
+
+// Hub is where ticks come from; *fanout.Hub in production.
+// Attach, Acquire and Release may be called from any loop and never block.
+type Hub interface {
+	Attach(fanout.Loop) fanout.LoopID
+	Acquire(fanout.LoopID, topic.Filter) fanout.Ticket
+	Release(fanout.LoopID, topic.Filter)
+}
+
+// Options configure a Gateway. They are read once, by New.
+type Options struct {
+	Loops   int    // event loops; 0 is one per CPU
+	Realm   string // bound into every handshake
+	Hub     Hub
+	Version string // told to clients in Connected
+	Log     *zap.Logger
+	Settings
+}
+
+// Settings are what Reload can change while sessions go on.
+type Settings struct {
+	Suites    suite.Policy           // which suites are offered and how one is chosen
+	Session   *session.GatewayConfig // static key, tickets and handshake rules, shared by all new sessions
+	Echo      EchoOptions
+	Limits    Limits
+	Slow      SlowOptions
+	Heartbeat HeartbeatOptions
+	Batch     BatchOptions
+}
+
+// EchoOptions rule the endpoint /echo.
+type EchoOptions struct {
+	Enabled     bool
+	Unencrypted bool // serve ordinary WebSocket clients too
+	MaxMessage  int  // bytes
+}
+
+// Limits bound what clients may use.
+type Limits struct {
+	Connections   int // 0: as many as descriptors allow
+	Subscriptions int // filters per session
+	Message       int // bytes of plaintext per record on /ws
+	Fragments     int // frames per message
+}
+
+// SlowOptions say how long a client that does not keep up is carried.
+type SlowOptions struct {
+	Queue   int           // bytes of ticks that wait for one session
+	Timeout time.Duration // without any progress
+}
+
+// HeartbeatOptions rule liveness in both directions.
+type HeartbeatOptions struct {
+	Interval time.Duration // a record at least this often
+	Timeout  time.Duration // silence of the client that ends the connection
+}
+
+// BatchOptions bound one batch.
+type BatchOptions struct {
+	MaxTicks int
+	MaxBytes int
+}
+
+// live is the settings in force, with what is worked out from them. It is
+// replaced as a whole and never changed.
+type live struct {
+	Settings
+	connections int64        // the effective limit
+	push        frame.Limits // of /ws
+	echo        frame.Limits // of /echo, sealed
+	plain       frame.Limits // of /echo, unencrypted
+}
+
+// Reload puts settings into force. Sessions go on: what concerns the upgrade and
+// the handshake, and the size of a session's messages, holds for new ones only.
+func (g *Gateway) Reload(s Settings) {
+	fragments := s.Limits.Fragments
+	g.live.Store(&live{
+		Settings:    s,
+		connections: g.connectionLimit(int64(s.Limits.Connections)),
+		push:        frame.Limits{MessageBytes: s.Limits.Message + recordOverhead, Fragments: fragments},
+		echo:        frame.Limits{MessageBytes: s.Echo.MaxMessage + recordOverhead, Fragments: fragments},
+		plain:       frame.Limits{MessageBytes: s.Echo.MaxMessage, Fragments: fragments, Text: true},
+	})
+}
+
+// connectionLimit is the setting, or what the descriptor limit leaves.
+func (g *Gateway) connectionLimit(set int64) int64 {
+	room := max(descriptorLimit()-descriptorReserve, 1)
+	if set == 0 {
+		set = math.MaxInt64
+	} else if set > room {
+		g.log.Warn("limits.connections is above what the descriptor limit (ulimit -n) allows",
+			zap.Int64("connections", set), zap.Int64("allowed", room))
+	}
+	return min(set, room)
+}
+
+func (l *loop) settings() *live { return l.gateway.live.Load() }
