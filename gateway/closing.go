@@ -196,10 +196,11 @@ func (c *conn) overdue(now int64) {
 // watchProgress notes when the message being received got on, and brings the
 // deadline forward when one has begun.
 func (c *conn) watchProgress() {
-	if p := c.decoder.Progress(); p != c.progress {
-		c.progress, c.lastStep = p, c.loop.now
+	midway := c.decoder.InMessage()
+	if p := c.decoder.Progress(); p != c.progress || midway != c.midway {
+		c.progress, c.midway, c.lastStep = p, midway, c.loop.now
 	}
-	if at := c.lastStep + progressTimeout.Milliseconds(); c.timer.at > at && c.decoder.InMessage() {
+	if at := c.lastStep + progressTimeout.Milliseconds(); midway && c.timer.at > at {
 		c.loop.wheel.set(c, at)
 	}
 }

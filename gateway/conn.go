@@ -40,8 +40,9 @@ type conn struct {
 	began    int64  // when the phase began; this and the next three in ms of the loop's clock
 	lastStep int64  // a message got closer to its end
 	progress uint32 // of the decoder at lastStep
-	lastLife int64  // a record opened, or a pong came
-	lastSent int64
+	midway   bool   // a message had begun at lastStep
+	lastLife int64  // a record opened, a pong came, or a slow socket took something
+	lastBeat int64  // a heartbeat went out
 	request  []byte // of the upgrade, while incomplete
 	decoder  frame.Decoder
 	sess     *session.Session
