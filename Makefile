@@ -31,9 +31,10 @@ build: ## build bin/sealcast and bin/sealctl
 	go build -trimpath -ldflags '-X github.com/sealcast/sealcast/internal/version.release=$(VERSION)' -o bin/ ./cmd/sealcast ./cmd/sealctl
 
 .PHONY: test
-test: deps lint check-generated ## everything that must pass: lint, unit, race and integration tests, fuzz seeds
+test: deps lint check-generated ## everything that must pass: lint, unit, race and integration tests, fuzz seeds, the Python client
 	go test ./...
 	go test -race ./...
+	/usr/bin/python3 -m unittest discover -s examples/python
 
 .PHONY: test-long
 test-long: deps fuzz ## what takes longer: fuzzing

@@ -15,10 +15,19 @@ has_c_compiler() {
 	echo '#include <stdlib.h>' | "$(go env CC)" -E -
 }
 
+# The Python packages belong to the system's interpreter, whatever another python3 on the path has.
+python_has() {
+	/usr/bin/python3 -c "import $1"
+}
+
 need redis-server command -v redis-server
 need protobuf-compiler command -v protoc
 need gcc has_c_compiler
 need libc6-dev has_c_compiler
+need python3 test -x /usr/bin/python3
+for module in websockets cryptography dissononce; do
+	need "python3-$module" python_has "$module"
+done
 
 if ((${#missing[@]} == 0)); then
 	exit 0

@@ -41,7 +41,9 @@ var importTable = map[string][]string{
 
 	"client": {"session", "crypto/suite", "crypto/record", "wire", "wire/codec", "wire/topic"},
 
-	"internal/config":      {"crypto/suite", "wire", "wire/topic"},
+	"internal/config":      {"crypto/record", "crypto/suite", "wire", "wire/topic"},
+	"internal/cryptobench": {"wire", "crypto/suite", "crypto/record"},
+	"internal/e2e":         {}, // tests only
 	"internal/embedded":    {"wire/topic", "internal/feed", "miniredis", "go-redis"},
 	"internal/feed":        {"wire/topic"},
 	"internal/feedfile":    {"wire/topic"},
@@ -57,7 +59,7 @@ var importTable = map[string][]string{
 		"internal/config", "internal/embedded", "internal/version",
 	},
 	"cmd/sealctl": {
-		"client", "session", "crypto/suite", "wire", "wire/topic",
+		"client", "session", "crypto/suite", "wire", "wire/topic", "internal/cryptobench",
 		"internal/loadgen", "internal/feed", "internal/feedfile", "internal/knownhosts", "internal/version", "go-redis",
 	},
 }

@@ -18,6 +18,20 @@ var pure = []string{
 // impurePackages are standard packages, with all below them, that the core does not import.
 var impurePackages = []string{"net", "os", "syscall", "io/ioutil", "log"}
 
+// wordsOnly are standard packages below an impure one that a package of the
+// core may import all the same, for names and parsers.
+var wordsOnly = map[string][]string{
+	"gateway/upgrade": {"net/http", "net/url"}, // names of methods and statuses, the parsers of versions and hosts
+}
+
+// doers are what those packages have that opens or waits.
+var doers = map[string][]string{
+	"net/http": {
+		"Client", "DefaultClient", "DefaultTransport", "Get", "Head", "ListenAndServe", "ListenAndServeTLS", "Post", "PostForm",
+		"Serve", "ServeTLS", "Server", "Transport",
+	},
+}
+
 // clockFunctions of package time read the clock or wait for it.
 var clockFunctions = []string{
 	"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker",
@@ -30,19 +44,20 @@ func checkPurity(p *goPackage) []string {
 	}
 	var faults []string
 	for _, f := range p.production() {
-		clock := ""
+		watched := map[string]watch{} // by local name
 		for _, spec := range f.syntax.Imports {
 			imported := importPath(spec.Path.Value)
-			for _, impure := range impurePackages {
-				if within(imported, impure) {
-					faults = append(faults, fmt.Sprintf("%s imports %s, but the package is pure", p.where(spec.Pos()), imported))
-				}
-			}
-			if imported == "time" {
-				clock = localName(spec, imported)
+			isImpure := slices.ContainsFunc(impurePackages, func(impure string) bool { return within(imported, impure) })
+			switch {
+			case imported == "time":
+				watched[localName(spec, imported)] = watch{"time", clockFunctions, "the package is told the time"}
+			case isImpure && slices.Contains(wordsOnly[p.path], imported):
+				watched[localName(spec, imported)] = watch{path.Base(imported), doers[imported], "the package is pure"}
+			case isImpure:
+				faults = append(faults, fmt.Sprintf("%s imports %s, but the package is pure", p.where(spec.Pos()), imported))
 			}
 		}
-		faults = append(faults, impureSyntax(p, f, clock)...)
+		faults = append(faults, impureSyntax(p, f, watched)...)
 	}
 	return faults
 }
@@ -54,12 +69,18 @@ func localName(spec *ast.ImportSpec, imported string) string {
 	return path.Base(imported)
 }
 
-// impureSyntax finds go statements and functions of the clock; clock is the
-// name of package time in the file.
-func impureSyntax(p *goPackage, f *goFile, clock string) []string {
+// watch is names of an imported package that the core does without, and why.
+type watch struct {
+	pkg    string
+	banned []string
+	reason string
+}
+
+// impureSyntax finds go statements and the banned names of imported packages.
+func impureSyntax(p *goPackage, f *goFile, watched map[string]watch) []string {
 	var faults []string
-	if clock == "." {
-		faults = append(faults, f.name+" imports time as \".\", which hides its use")
+	if w, ok := watched["."]; ok {
+		faults = append(faults, f.name+" imports "+w.pkg+" as \".\", which hides its use")
 	}
 	ast.Inspect(f.syntax, func(node ast.Node) bool {
 		switch node := node.(type) {
@@ -67,8 +88,11 @@ func impureSyntax(p *goPackage, f *goFile, clock string) []string {
 			faults = append(faults, p.where(node.Pos())+" starts a goroutine, but the package is pure")
 		case *ast.SelectorExpr:
 			of, ok := node.X.(*ast.Ident)
-			if ok && clock != "" && of.Name == clock && slices.Contains(clockFunctions, node.Sel.Name) {
-				faults = append(faults, p.where(node.Pos())+" uses time."+node.Sel.Name+", but the package is told the time")
+			if !ok {
+				break
+			}
+			if w, ok := watched[of.Name]; ok && slices.Contains(w.banned, node.Sel.Name) {
+				faults = append(faults, p.where(node.Pos())+" uses "+w.pkg+"."+node.Sel.Name+", but "+w.reason)
 			}
 		}
 		return true
@@ -88,7 +112,9 @@ func TestCheckPurity(t *testing.T) {
 		{"dot import", "wire", `import . "time"; var t = Now()`, []string{`as "."`}},
 		{"another Now", "wire", `var time struct{ Now int }; var t = time.Now`, nil},
 		{"net", "crypto/suite", `import "net"; var c net.Conn`, []string{"imports net"}},
-		{"below net", "gateway/upgrade", `import "net/http"; var c http.Client`, []string{"imports net/http"}},
+		{"below net", "gateway/frame", `import "net/http"; var c = http.MethodGet`, []string{"imports net/http"}},
+		{"words of HTTP", "gateway/upgrade", `import "net/http"; var c = http.MethodGet`, nil},
+		{"a client of HTTP", "gateway/upgrade", `import h "net/http"; var c h.Client`, []string{"uses http.Client"}},
 		{"os", "wire/topic", `import "os"; var a = os.Args`, []string{"imports os"}},
 		{"similar name", "wire", `import "nettle"; var a = nettle.A`, nil},
 		{"goroutine", "gateway/frame", `func f() { go f() }`, []string{"goroutine"}},
