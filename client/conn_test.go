@@ -346,4 +346,19 @@ func TestBacklogIsBounded(t *testing.T) {
 	if conn.backlog != 0 {
 		t.Errorf("%d bytes still waiting", conn.backlog)
 	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	var err error
+	for range 100 { // what one record holds is still returned
+		if _, err = conn.Next(over); err != nil {
+			break
+		}
+	}
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("Next after its context: %v", err)
+	}
+	start := time.Now()
+	if err := conn.Close(t.Context()); err != nil || time.Since(start) > 10*lingerTimeout {
+		t.Errorf("Close: %v after %v, although the gateway goes on sending", err, time.Since(start))
+	}
 }

@@ -101,6 +101,9 @@ func (l *link) readMessage(ctx context.Context) ([]byte, error) {
 	if err := l.over(); err != nil {
 		return nil, err
 	}
+	if err := ctx.Err(); err != nil { // however much there is to read
+		return nil, err
+	}
 	var deadline time.Time
 	if l.silence > 0 {
 		deadline = time.Now().Add(l.silence)
