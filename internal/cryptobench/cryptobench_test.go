@@ -233,7 +233,7 @@ func TestJSONForm(t *testing.T) {
 		}
 		wantKeys(t, result, keys...)
 		wantKeys(t, result["latency_ns"], "p50", "p99", "samples")
-		if result["group"] == "messages" && result["suite"] == "aes-128-gcm" {
+		if result["group"] == "messages" && result["suite"] == "aes-128-gcm" || result["group"] == "records" && result["suite"] == "plain" {
 			wantKeys(t, result["vs_baseline"], "operation", "suite", "time_ratio", "cpu_ratio", "spread_pct")
 		}
 	}
@@ -245,5 +245,35 @@ func wantKeys(t *testing.T, object any, want ...string) {
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
 		t.Errorf("keys %v, want %v", got, want)
+	}
+}
+
+// TestSuitesAreComparedSideBySide: at each size and operation, with the base.
+func TestSuitesAreComparedSideBySide(t *testing.T) {
+	o := Options{Suites: []suite.ID{suite.AES128GCM, suite.Plain, suite.SM4GCM}, Sizes: []int{1, 2}}
+	named := func(operation string) func(suite.ID, int) *task {
+		return func(id suite.ID, size int) *task { return named{operation, id.String(), size}.task() }
+	}
+	var got []string
+	for _, task := range bySize(o, suite.Plain, named("a"), named("b")) {
+		against := "none"
+		if task.baseline != nil {
+			against = fmt.Sprintf("%s %s %d", task.baseline.operation, task.baseline.suite, task.baseline.size)
+		}
+		got = append(got, fmt.Sprintf("%s %s %d: %s", task.operation, task.suite, task.size, against))
+	}
+	want := []string{
+		"a aes-128-gcm 1: a plain 1", "a plain 1: none", "a sm4-gcm 1: a plain 1",
+		"b aes-128-gcm 1: b plain 1", "b plain 1: none", "b sm4-gcm 1: b plain 1",
+		"a aes-128-gcm 2: a plain 2", "a plain 2: none", "a sm4-gcm 2: a plain 2",
+		"b aes-128-gcm 2: b plain 2", "b plain 2: none", "b sm4-gcm 2: b plain 2",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	for _, task := range bySize(o, suite.AES256GCM, named("a")) {
+		if task.baseline != nil {
+			t.Error("compared with a suite that is not measured")
+		}
 	}
 }

@@ -14,29 +14,7 @@ func (l *lab) messageTasks(o Options) ([]*task, error) {
 		encode := l.encodeTask(size)
 		tasks = append(tasks, encode, l.encodeGenericTask(size, encode))
 	}
-	for _, id := range o.Suites {
-		for _, size := range o.Sizes {
-			tasks = append(tasks, l.encodeSealTask(id, size), l.openDecodeTask(id, size))
-		}
-	}
-	compareWithPlain(tasks)
-	return tasks, nil
-}
-
-// compareWithPlain makes the plain task of the same operation and size the
-// baseline of those with a suite.
-func compareWithPlain(tasks []*task) {
-	plain := map[named]*task{}
-	for _, t := range tasks {
-		if t.suite == suite.Plain.String() {
-			plain[named{t.operation, "", t.size}] = t
-		}
-	}
-	for _, t := range tasks {
-		if t.suite != "" && t.suite != suite.Plain.String() {
-			t.baseline = plain[named{t.operation, "", t.size}]
-		}
-	}
+	return append(tasks, bySize(o, suite.Plain, l.encodeSealTask, l.openDecodeTask)...), nil
 }
 
 // The numbers of the tick: such as have the usual length on the wire.

@@ -5,15 +5,39 @@ import "github.com/sealcast/sealcast/crypto/suite"
 // recordTasks are seal and open of every suite at every size, as a session
 // does them: crypto/record, in place, with the expanded cipher in the pool.
 func (l *lab) recordTasks(o Options) ([]*task, error) {
+	return bySize(o, o.Suites[0],
+		func(id suite.ID, size int) *task {
+			return l.sealTask(named{"seal", id.String(), size}, func() channel { return l.product(id) })
+		},
+		func(id suite.ID, size int) *task {
+			return l.openTask(named{"open", id.String(), size}, l.product(id))
+		}), nil
+}
+
+// bySize makes the tasks of every size, operation and suite. Suites stand side
+// by side, also in time, since it is they that are compared: with the one
+// called base, if that is measured.
+func bySize(o Options, base suite.ID, operations ...func(suite.ID, int) *task) []*task {
 	var tasks []*task
-	for _, id := range o.Suites {
-		for _, size := range o.Sizes {
-			tasks = append(tasks,
-				l.sealTask(named{"seal", id.String(), size}, func() channel { return l.product(id) }),
-				l.openTask(named{"open", id.String(), size}, l.product(id)))
+	for _, size := range o.Sizes {
+		for _, operation := range operations {
+			var baseline *task
+			row := make([]*task, len(o.Suites))
+			for i, id := range o.Suites {
+				row[i] = operation(id, size)
+				if id == base {
+					baseline = row[i]
+				}
+			}
+			for _, t := range row {
+				if t != baseline {
+					t.baseline = baseline
+				}
+			}
+			tasks = append(tasks, row...)
 		}
 	}
-	return tasks, nil
+	return tasks
 }
 
 // The mixed load opens mixedOpens of each mixedTurns records and seals the others.
@@ -26,13 +50,7 @@ const (
 // a session's two directions as a busy server sees them.
 func (l *lab) mixedTasks(o Options) ([]*task, error) {
 	order := l.mixedOrder()
-	var tasks []*task
-	for _, id := range o.Suites {
-		for _, size := range o.Sizes {
-			tasks = append(tasks, l.mixedTask(id, size, order))
-		}
-	}
-	return tasks, nil
+	return bySize(o, o.Suites[0], func(id suite.ID, size int) *task { return l.mixedTask(id, size, order) }), nil
 }
 
 // mixedOrder says of each turn whether it opens a record.

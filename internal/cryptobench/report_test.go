@@ -114,7 +114,7 @@ func TestText(t *testing.T) {
 AES in software (missing AES, PCLMULQDQ); Sealcast v1
 5 repeats of 40ms, 3 of them count; warm-up 20ms; seed 1; 40 ns of clock subtracted from each time
 
-Messages: one tick of that many bytes, encoded as protobuf and sealed; opened and decoded
+Messages: one tick of that many bytes, encoded as protobuf and sealed; opened and decoded (beside plain)
 operation  suite   size      ops/s    GB/s     P50      P99   CPU  allocs   B/op  spread  cost
 seal       s       64 B  1,120,000  0.0718  411 ns  8.97 µs  1.25       2  1,280    12 %  7.67 × plain
 bad seal   s      1 KiB          0       –    0 ns     0 ns     –       0      0     0 %  5.00 × seal

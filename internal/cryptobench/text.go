@@ -11,9 +11,9 @@ import (
 
 // headings say what each group is.
 var headings = map[Group]string{
-	GroupRecords:   "Records: sealed and opened in place, cipher in the pool",
-	GroupMixed:     "Mixed load: two directions of one session",
-	GroupMessages:  "Messages: one tick of that many bytes, encoded as protobuf and sealed; opened and decoded",
+	GroupRecords:   "Records: sealed and opened in place, cipher in the pool (beside the first suite)",
+	GroupMixed:     "Mixed load: two directions of one session (beside the first suite)",
+	GroupMessages:  "Messages: one tick of that many bytes, encoded as protobuf and sealed; opened and decoded (beside plain)",
 	GroupPublicKey: "Public-key operations",
 	GroupResponses: "Whole responses: a session key, a key wrapped by RSA for each, RSA alone (beside the session key)",
 	GroupMisuse:    "Misuse: what each habit costs (beside the right way)",
