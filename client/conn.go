@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sealcast/sealcast/session"
 	"github.com/sealcast/sealcast/wire"
 	"github.com/sealcast/sealcast/wire/topic"
 )
@@ -74,6 +75,11 @@ func newConn(l *link) *Conn {
 
 // Info tells what became known of the gateway while connecting.
 func (c *Conn) Info() Info { return c.info }
+
+// Ticket is for Options.Ticket of one later connection to the same gateway or a
+// sibling that shares its ticket keys; nil when the gateway gave none. It holds
+// a secret: Clear it when it is not going to be used.
+func (c *Conn) Ticket() *session.ClientTicket { return c.ticket }
 
 // Close says goodbye, waits a moment for the gateway to do the same, at most
 // until ctx ends, and closes the connection. It may be called more than once

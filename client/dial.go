@@ -33,6 +33,7 @@ type Info struct {
 	Pinned     bool              // Key is one of the pins
 	Hybrid     bool              // the key agreement included ML-KEM-768
 	GatewayAES bool              // the gateway has AES in hardware, it says
+	Resumed    bool              // Options.Ticket was taken
 
 	// Of a Conn only, from the gateway's Connected.
 	Session           string // names the connection in the gateway's logs
@@ -127,7 +128,7 @@ func (d *dialer) dial(ctx context.Context, role session.Role) (*link, error) {
 		s.Close()
 		return nil, err
 	}
-	if err := l.handshake(ctx); err != nil { // dial 4
+	if err := l.handshake(ctx, d.opts.Ticket); err != nil { // dial 4
 		return nil, d.inTime(ctx, l, err)
 	}
 	return l, nil
@@ -148,12 +149,12 @@ func (d *dialer) inTime(ctx context.Context, l *link, err error) error {
 }
 
 // dial 4 — the handshake. The session's arithmetic runs right here.
-func (l *link) handshake(ctx context.Context) error {
+func (l *link) handshake(ctx context.Context, ticket *session.ClientTicket) error {
 	if err := l.reading.take(ctx); err != nil {
 		return err
 	}
 	defer l.reading.give()
-	job, err := l.sess.Start()
+	job, err := l.sess.Resume(ticket)
 	for {
 		if err != nil {
 			return l.violated(err)
@@ -201,6 +202,7 @@ func (l *link) noteSession() {
 	l.info.Pinned = peer.Pinned
 	l.info.Hybrid = peer.Hybrid
 	l.info.GatewayAES = peer.HardwareAES
+	l.info.Resumed = peer.Resumed
 }
 
 // connect introduces this client: dial 5.
@@ -236,6 +238,24 @@ func (l *link) connect(ctx context.Context, opts *Options) error {
 		return l.violated(fmt.Errorf("%w: %d, which was not offered", wire.ErrCodec, connected.GetCodec()))
 	}
 	l.noteConnected(connected)
+	return l.keepTicket(connected)
+}
+
+// keepTicket makes the ticket of a later connection, if the gateway gives one.
+func (l *link) keepTicket(c *wire.Connected) error {
+	if len(c.GetTicket()) == 0 {
+		return nil
+	}
+	if len(c.GetTicketNonce()) != record.PSKNonceSize {
+		return l.violated(fmt.Errorf("%w: ticket nonce of %d bytes", wire.ErrFrame, len(c.GetTicketNonce())))
+	}
+	l.crypto.Lock()
+	defer l.crypto.Unlock()
+	ticket, err := l.sess.Keep(c.GetTicket(), [record.PSKNonceSize]byte(c.GetTicketNonce()))
+	if err != nil {
+		return l.violated(err)
+	}
+	l.ticket = ticket
 	return nil
 }
 

@@ -33,6 +33,7 @@ type link struct {
 	// fixed once the connection is handed out
 	conn         net.Conn
 	info         Info
+	ticket       *session.ClientTicket // nil: the gateway gave none
 	writeTimeout time.Duration
 	silence      time.Duration // a record must come within it; 0: no bound
 	maxPlaintext int           // of a record to the gateway; 0: not known

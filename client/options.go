@@ -40,6 +40,11 @@ type Options struct {
 	PostQuantum session.PostQuantum
 	// Rekey says when to change the sending key; zero fields mean the protocol's maximum.
 	Rekey record.Limits
+	// Ticket of an earlier connection (Conn.Ticket) saves the gateway's static
+	// key operation and the token's verification. It works once; used, expired
+	// or refused, it costs a round trip, and a full handshake follows on the
+	// same connection. nil means a full handshake.
+	Ticket *session.ClientTicket
 	// Realm is the gateway's configured name; "" means "default".
 	Realm string
 	// Token authenticates the client, if the gateway asks for that.

@@ -236,11 +236,18 @@ func (c *conn) onHandshakeDone(job *session.Job) {
 		c.fail(err)
 		return
 	}
+	if cause := job.Refusal(); cause != nil {
+		c.loop.gateway.stats.ticketsRefused.Add(1)
+		c.loop.gateway.log.Debug("ticket refused", zap.Uint64("conn", c.id), zap.Error(cause))
+	}
 	c.sendFrame(ws.OpBinary, reply)
 	if !c.sess.Established() {
 		return
 	}
 	c.loop.gateway.stats.handshakes.Add(1)
+	if c.sess.Peer().Resumed {
+		c.loop.gateway.stats.resumed.Add(1)
+	}
 	if c.role == session.RoleEcho {
 		c.move(phaseOpen)
 		return

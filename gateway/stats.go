@@ -8,6 +8,8 @@ type counters struct {
 	refused          atomic.Uint64
 	enrollFailed     atomic.Uint64
 	handshakes       atomic.Uint64
+	resumed          atomic.Uint64
+	ticketsRefused   atomic.Uint64
 	handshakesFailed atomic.Uint64
 	handshakesBusy   atomic.Uint64
 	recordsOpened    atomic.Uint64
@@ -23,6 +25,8 @@ type Stats struct {
 	Refused          uint64 // told 503 or closed because of the connection limit
 	EnrollFailed     uint64 // accepted, but not taken by a loop
 	Handshakes       uint64 // completed
+	Resumed          uint64 // of these, with a ticket
+	TicketsRefused   uint64 // the client went on with a full handshake
 	HandshakesFailed uint64
 	HandshakesBusy   uint64 // refused with 1013 because all workers were busy
 	RecordsOpened    uint64
@@ -40,6 +44,8 @@ func (g *Gateway) Stats() Stats {
 		Refused:          s.refused.Load(),
 		EnrollFailed:     s.enrollFailed.Load(),
 		Handshakes:       s.handshakes.Load(),
+		Resumed:          s.resumed.Load(),
+		TicketsRefused:   s.ticketsRefused.Load(),
 		HandshakesFailed: s.handshakesFailed.Load(),
 		HandshakesBusy:   s.handshakesBusy.Load(),
 		RecordsOpened:    s.recordsOpened.Load(),
