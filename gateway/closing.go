@@ -93,6 +93,7 @@ func (c *conn) reject(no *upgrade.Rejection) {
 	c.loop.gateway.log.Debug("upgrade refused", zap.Uint64("conn", c.id), zap.Error(no))
 	c.reply(no.AppendResponse(nil))
 	c.request = nil
+	c.decoder.Release(c.loop.buffers) // what still comes is no frame
 	c.retire()
 }
 

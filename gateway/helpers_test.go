@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"fmt"
 	"net"
+	"os"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"go.uber.org/zap/zaptest"
 
 	"github.com/sealcast/sealcast/client"
+	"github.com/sealcast/sealcast/crypto/record"
 	"github.com/sealcast/sealcast/crypto/suite"
 	"github.com/sealcast/sealcast/fanout"
 	"github.com/sealcast/sealcast/gateway"
@@ -20,6 +23,13 @@ import (
 	"github.com/sealcast/sealcast/wire"
 	"github.com/sealcast/sealcast/wire/topic"
 )
+
+// rekey makes every session of the tests change keys after so many records: the
+// whole suite is to pass with SEALCAST_TEST_REKEY=1 as well.
+var rekey = func() record.Limits {
+	n, _ := strconv.ParseUint(os.Getenv("SEALCAST_TEST_REKEY"), 10, 64)
+	return record.Limits{Records: n}
+}()
 
 // scriptedHub stands in for fanout.Hub: it confirms at once and publishes what
 // a test tells it to, in order.
@@ -202,6 +212,9 @@ func start(t testing.TB, change func(*gateway.Options)) *server {
 	if change != nil {
 		change(&opts)
 	}
+	if opts.Session.Limits == (record.Limits{}) {
+		opts.Session.Limits = rekey
+	}
 	if s.Gateway, err = gateway.New(opts); err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +241,7 @@ func start(t testing.TB, change func(*gateway.Options)) *server {
 func (s *server) url(path string) string { return fmt.Sprintf("ws://%s%s", s.addr, path) }
 
 func (s *server) options(suites ...suite.ID) client.Options {
-	return client.Options{Suites: suites, Pins: []session.PublicKey{s.key.Public()}, Name: "test"}
+	return client.Options{Suites: suites, Pins: []session.PublicKey{s.key.Public()}, Name: "test", Rekey: rekey}
 }
 
 func (s *server) dial(t testing.TB, suites ...suite.ID) *client.Conn {

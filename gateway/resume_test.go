@@ -99,6 +99,7 @@ func TestRotatedKeyRefusesOldTickets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer before.Close(context.Background())
 	if _, err := before.Subscribe(t.Context(), "md:a"); err != nil {
 		t.Fatal(err)
 	}
@@ -111,6 +112,7 @@ func TestRotatedKeyRefusesOldTickets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer after.Close(context.Background())
 	if info := after.Info(); info.Resumed || info.Key != fresh.Public() {
 		t.Errorf("resumed %v under key %v", info.Resumed, info.Key)
 	}
