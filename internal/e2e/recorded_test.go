@@ -1,0 +1,121 @@
+package e2e
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/sealcast/sealcast/crypto/suite"
+	"github.com/sealcast/sealcast/internal/feedfile"
+	"github.com/sealcast/sealcast/internal/redistest"
+)
+
+var recordings = flag.String("recordings", "", "pattern of recorded feeds that TestRecordedFeeds replays besides the made-up one")
+
+// Recorded feeds, replayed with `sealctl feed --speed max`: to `sealctl tail`,
+// and to 8 clients on 2 event loops with each suite.
+func TestRecordedFeeds(t *testing.T) {
+	named, err := filepath.Glob(*recordings)
+	if err != nil || *recordings != "" && len(named) == 0 {
+		t.Fatalf("-recordings %q names no file (%v)", *recordings, err)
+	}
+	for _, path := range append([]string{madeUpRecording(t)}, named...) {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			s := readRecording(t, path)
+			t.Logf("%d ticks, %d topics", len(s), len(s.byTopic()))
+			t.Run("tail", func(t *testing.T) { replayToTail(t, path, s) })
+			for _, id := range chainSuites {
+				t.Run(id.String(), func(t *testing.T) { replayToClients(t, path, s, id) })
+			}
+		})
+	}
+}
+
+// madeUpRecording is a compressed feed with binary and empty payloads, some of them large.
+func madeUpRecording(t *testing.T) string {
+	r := rand.New(rand.NewPCG(11, 12))
+	topics := topicNames("made-up", 40)
+	s := smallTicks(r, topics, 6000)
+	for range 20 {
+		s = append(s, tick{topics[r.IntN(len(topics))], largest[:r.IntN(100_000)]})
+	}
+	r.Shuffle(len(s), func(i, j int) { s[i], s[j] = s[j], s[i] })
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	_, err := z.Write(s.recorded())
+	if err := errors.Join(err, z.Close()); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "made-up.tsv.gz")
+	if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func readRecording(t *testing.T, path string) script {
+	t.Helper()
+	f, err := feedfile.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var s script
+	for {
+		next, err := f.Next()
+		if err == io.EOF {
+			return s
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		s = append(s, tick{next.Topic, string(next.Payload)})
+	}
+}
+
+func replay(t *testing.T, r *redistest.Server, path string, ticks int) {
+	t.Helper()
+	p := sealctl(t, "feed", "--redis", r.Addr, "--file", path, "--speed", "max")
+	p.expect(0)
+	said := strings.TrimSpace(p.stdout.String())
+	if want := fmt.Sprintf("published %d ticks", ticks); !strings.HasPrefix(said, want) {
+		t.Errorf("feed said %q, want %q", said, want)
+	}
+	t.Log(said)
+}
+
+func replayToTail(t *testing.T, path string, s script) {
+	r := redistest.Start(t)
+	g := serve(t, fromRedis(r))
+	tail := g.tail(r, "1", "--topics", "md:**", "-o", "json", "--count", strconv.Itoa(len(s)), "--for", "60s")
+	replay(t, r, path, len(s))
+	tail.expect(0)
+	m := member{want: s.byTopic(), seq: map[string]uint64{}, epoch: map[string]uint64{}}
+	for i, line := range jsonLines(t, tail.stdout.String()) {
+		if err := m.judgeLine(line); err != nil {
+			t.Fatalf("line %d: %v", i+1, err)
+		}
+	}
+	if n := m.received.Load(); n != int64(len(s)) {
+		t.Errorf("%d ticks of %d", n, len(s))
+	}
+}
+
+func replayToClients(t *testing.T, path string, s script, id suite.ID) {
+	r := redistest.Start(t)
+	g := serve(t, fromRedis(r, "loops=2", "cipher.allow_plain=true"))
+	opts := g.options()
+	opts.Suites = []suite.ID{id}
+	a := gather(t, g.url(), opts, 8, s, "md:**")
+	replay(t, r, path, len(s))
+	a.verdict()
+}
