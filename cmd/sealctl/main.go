@@ -80,6 +80,7 @@ func commands() []command {
 		{"publish", "TOPIC [PAYLOAD|-]", "publish one tick through Redis", (*app).publish},
 		{"feed", "", "publish a recorded or synthetic feed through Redis", (*app).feed},
 		{"info", "URL", "show what a gateway offers", (*app).info},
+		{"bench", "crypto", "measure what cryptography costs on this machine", (*app).bench},
 		{"version", "", "print the version", (*app).version},
 	}
 }
