@@ -24,6 +24,9 @@ func (l *loader) check() {
 	l.rule(isSuite && !slices.Contains(c.Cipher.Suites, named), problem{
 		text: fmt.Sprintf("%v is not among cipher.suites", named), hint: fmt.Sprintf("add %v to cipher.suites, or prefer another", named),
 	}, "cipher.prefer", "cipher.suites")
+	l.rule(!c.Resumption.Enabled && c.Resumption.TicketKeyFile != "", problem{
+		text: "has no effect while resumption.enabled is false", hint: "set resumption.enabled to true, or remove this",
+	}, "resumption.ticket_key_file", "resumption.enabled")
 	l.rule(c.Heartbeat.Timeout <= c.Heartbeat.Interval, problem{
 		text: "must be longer than heartbeat.interval (" + formatDuration(c.Heartbeat.Interval) + ")", hint: "three intervals are usual",
 	}, "heartbeat.timeout", "heartbeat.interval")

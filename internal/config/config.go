@@ -14,21 +14,22 @@ import (
 // default, limits and meaning; a Config that Load returned keeps to them.
 // It is not changed after Load, so goroutines may share it.
 type Config struct {
-	Listen    string
-	Admin     Admin
-	Loops     int // 0: one per CPU
-	KeyFile   string
-	Realm     string
-	Cipher    Cipher
-	Echo      Echo
-	Redis     Redis
-	Topics    []Topic
-	Batch     Batch
-	Limits    Limits
-	Slow      Slow
-	Heartbeat Heartbeat
-	Drain     Drain
-	Log       Log
+	Listen     string
+	Admin      Admin
+	Loops      int // 0: one per CPU
+	KeyFile    string
+	Realm      string
+	Cipher     Cipher
+	Resumption Resumption
+	Echo       Echo
+	Redis      Redis
+	Topics     []Topic
+	Batch      Batch
+	Limits     Limits
+	Slow       Slow
+	Heartbeat  Heartbeat
+	Drain      Drain
+	Log        Log
 }
 
 // Admin is the section admin.
@@ -43,6 +44,21 @@ type Cipher struct {
 	Prefer      suite.Prefer
 	AllowPlain  bool
 	PostQuantum PostQuantum
+	Rekey       Rekey
+}
+
+// Rekey is the section cipher.rekey.
+type Rekey struct {
+	Records int
+	Bytes   int
+	Age     time.Duration
+}
+
+// Resumption is the section resumption.
+type Resumption struct {
+	Enabled       bool
+	Lifetime      time.Duration
+	TicketKeyFile string // empty: keys of the process's own
 }
 
 // PostQuantum says whether handshakes also use ML-KEM-768.

@@ -64,6 +64,7 @@ func checkRealm(s string) error {
 // topics is a list of {match, policy}.
 func topics(field *[]Topic) kind {
 	return kind{
+		field:   field,
 		allowed: "a list of {match: NAME OR PATTERN, policy: latest or every}",
 		show: func() string {
 			var b strings.Builder

@@ -189,6 +189,8 @@ func TestFaultsBetweenSettings(t *testing.T) {
 			"gw.yaml:1: cipher.suites: no suite is enabled | list at least one of aes-128-gcm, aes-256-gcm, chacha20-poly1305, sm4-gcm"},
 		{"preferred but not enabled", "cipher: {prefer: sm4-gcm}",
 			"gw.yaml:1: cipher.prefer: sm4-gcm is not among cipher.suites | add sm4-gcm to cipher.suites, or prefer another"},
+		{"ticket keys without tickets", "resumption:\n  enabled: false\n  ticket_key_file: /t",
+			"gw.yaml:3: resumption.ticket_key_file: has no effect while resumption.enabled is false | set resumption.enabled to true, or remove this"},
 		{"timeout not above interval", "heartbeat:\n  interval: 75s",
 			"gw.yaml:2: heartbeat.timeout: must be longer than heartbeat.interval (75s) | three intervals are usual"},
 		{"embedded with a server's settings", "redis:\n  addrs: a:1\n  username: u\n  password: p\n  db: 1",

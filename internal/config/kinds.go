@@ -23,12 +23,23 @@ type kind struct {
 	obvious bool
 	// text marks values that are plain text, which need no quotes in the environment and in flags.
 	text bool
+	// field points to the field.
+	field any
+	// atStart values are read when the gateway starts and never again.
+	atStart bool
+}
+
+// atStart marks a setting that only a restart changes.
+func atStart(k kind) kind {
+	k.atStart = true
+	return k
 }
 
 // scalar makes a kind from a parser of one scalar. The parser's error is a
 // problem already worded.
 func scalar[T any](field *T, allowed string, parse func(n *yaml.Node) (T, error), show func(T) string) kind {
 	return kind{
+		field:   field,
 		allowed: allowed,
 		show:    func() string { return show(*field) },
 		read: func(n *yaml.Node) []problem {
@@ -126,6 +137,7 @@ func plainText(n *yaml.Node, high int) (string, error) {
 // one. parse sees each element's text.
 func list[T comparable](field *[]T, allowed string, parse func(string) (T, error), show func(T) string) kind {
 	return kind{
+		field:   field,
 		allowed: allowed,
 		show: func() string {
 			items := make([]string, len(*field))

@@ -67,6 +67,8 @@ func TestValuesOfFlags(t *testing.T) {
 		{[]string{"cipher.suites=sm4-gcm"}, func(c *Config) any { return c.Cipher.Suites }, []suite.ID{suite.SM4GCM}},
 		{[]string{"cipher.suites=[]", "cipher.allow_plain=true"}, func(c *Config) any { return len(c.Cipher.Suites) }, 0},
 		{[]string{"cipher.prefer=aes-256-gcm"}, func(c *Config) any { return c.Cipher.Prefer.String() }, "aes-256-gcm"},
+		{[]string{"cipher.rekey={records: 7, age: 2s}"}, func(c *Config) any { return c.Cipher.Rekey }, Rekey{Records: 7, Bytes: 64 * gib, Age: 2 * time.Second}},
+		{[]string{"cipher={rekey: {bytes: 1KiB}}"}, func(c *Config) any { return c.Cipher.Rekey.Bytes }, 1024},
 		{[]string{"cipher.post_quantum=off"}, func(c *Config) any { return c.Cipher.PostQuantum }, PostQuantumOff},
 		{[]string{"redis={mode: standalone, addrs: ['a:1', \"[::1]:2\"]}"}, func(c *Config) any { return c.Redis.Addrs }, []string{"a:1", "[::1]:2"}},
 		{[]string{"topics={match: 'a:**'}"}, func(c *Config) any { return fmt.Sprint(c.Topics) }, "[{a:** every}]"},
@@ -86,6 +88,9 @@ func TestFaultsInFlags(t *testing.T) {
 		"=1":                        "--set: is not of the form KEY=VALUE | for example --set listen=127.0.0.1:9000",
 		"loops=":                    `--set: loops: has no value | remove the key for the default, or write "" for an empty text`,
 		"loop=1":                    "--set: loop: unknown setting | did you mean loops?",
+		"cipher.rekey={recods: 1}":  "--set: cipher.rekey.recods: unknown setting | did you mean cipher.rekey.records?",
+		"cipher.rekey=1":            "--set: cipher.rekey: is a section, not a single setting | it has cipher.rekey.records, cipher.rekey.bytes, cipher.rekey.age",
+		"cipher.rekey.bytes=65GiB":  "--set: cipher.rekey.bytes: is out of range | allowed: 1B to 64GiB",
 		"redis={mod: x}":            "--set: redis.mod: unknown setting | did you mean redis.mode?",
 		"redis.addrs=[[::1]:6379]":  `--set: redis.addrs: not YAML: did not find expected node content | put texts in quotes: '["[::1]:6379"]'`,
 		"loops=1\n---\n2":           `--set: loops: a second document begins | put texts in quotes: '["[::1]:6379"]'`,
@@ -102,11 +107,11 @@ func TestFaultsInFlags(t *testing.T) {
 func TestEnvironment(t *testing.T) {
 	l := load(t, Sources{Environ: []string{
 		"SEALCAST_CIPHER_ALLOW_PLAIN=true", "SEALCAST_CIPHER_POST_QUANTUM=required", "SEALCAST_KEY_FILE=/k",
-		"SEALCAST_BATCH_MAX_TICKS=7", "SEALCAST_CIPHER_SUITES=[sm4-gcm, aes-256-gcm]",
+		"SEALCAST_BATCH_MAX_TICKS=7", "SEALCAST_CIPHER_REKEY_RECORDS=9", "SEALCAST_CIPHER_SUITES=[sm4-gcm, aes-256-gcm]",
 		"SEALCAST_SERVICE_HOST=10.0.0.1", "SEALCAST_PORT=tcp://10.0.0.1:8080", "SEALCAST_LOOP=9", "SEALCASTX=1",
 	}})
 	c := l.Config
-	if !c.Cipher.AllowPlain || c.Cipher.PostQuantum != PostQuantumRequired || c.KeyFile != "/k" || c.Batch.MaxTicks != 7 || len(c.Cipher.Suites) != 2 {
+	if !c.Cipher.AllowPlain || c.Cipher.PostQuantum != PostQuantumRequired || c.KeyFile != "/k" || c.Batch.MaxTicks != 7 || c.Cipher.Rekey.Records != 9 || len(c.Cipher.Suites) != 2 {
 		t.Errorf("got %+v", c)
 	}
 	want := []string{

@@ -1,12 +1,16 @@
 package config
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // fileHead stands at the top of configs/default.yaml.
 const fileHead = `# Settings of the Sealcast gateway: every key with its default.
 # A file of your own needs only what differs. Each key may also be given in the environment
 # (SEALCAST_LIMITS_TICK=512KiB) and as a flag (--set limits.tick=512KiB); a flag beats the environment,
 # the environment beats the file. Sizes have the units B, KiB, MiB, GiB; durations ms, s, m, h.
+# SIGHUP makes a running gateway read its file again; what then still waits for a restart says so here.
 `
 
 // commentWidth is where comments are wrapped.
@@ -42,27 +46,28 @@ func commentAbove(row setting, indent string) string {
 	if !row.kind.obvious {
 		text += " Allowed: " + row.kind.allowed + "."
 	}
+	if row.kind.atStart {
+		text += " Needs a restart."
+	}
 	return wrap(text, indent+"# ")
 }
 
 // render returns rows as nested YAML, with something above and behind each.
 func render(rows []setting, above, behind decoration) string {
 	var b strings.Builder
-	section := ""
+	var open []string // the sections that the row before stands in
 	for i, row := range rows {
-		name, leaf, nested := strings.Cut(row.key, ".")
-		indent := "  "
-		if !nested {
-			name, leaf, indent = "", row.key, ""
-		}
+		names := strings.Split(row.key, ".")
+		within, leaf := names[:len(names)-1], names[len(names)-1]
+		indent := strings.Repeat("  ", len(within))
 		comment := above(row, indent)
-		switch {
-		case name != section && nested:
-			b.WriteString("\n" + name + ":\n")
-		case comment != "" || name != section && i > 0:
+		if comment != "" || i > 0 && !slices.Equal(firstOf(open), firstOf(within)) {
 			b.WriteString("\n")
 		}
-		section = name
+		for depth := shared(open, within); depth < len(within); depth++ {
+			b.WriteString(strings.Repeat("  ", depth) + within[depth] + ":\n")
+		}
+		open = within
 		value, lines, _ := strings.Cut(row.kind.show(), "\n")
 		b.WriteString(comment + strings.TrimRight(indent+leaf+": "+value, " ") + behind(row, indent) + "\n")
 		for line := range strings.Lines(lines) {
@@ -73,6 +78,18 @@ func render(rows []setting, above, behind decoration) string {
 		}
 	}
 	return b.String()
+}
+
+// firstOf is the outermost of nested sections, if there is any.
+func firstOf(sections []string) []string { return sections[:min(1, len(sections))] }
+
+// shared is how many sections, from the outermost on, are the same.
+func shared(a, b []string) int {
+	n := 0
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
+	}
+	return n
 }
 
 // wrap breaks text into lines that begin with lead.

@@ -3,6 +3,7 @@ package config
 import (
 	"time"
 
+	"github.com/sealcast/sealcast/crypto/record"
 	"github.com/sealcast/sealcast/wire"
 )
 
@@ -19,7 +20,7 @@ type setting struct {
 func table(c *Config) []setting {
 	var all []setting
 	for _, part := range [][]setting{
-		generalSettings(c), cipherSettings(&c.Cipher), echoSettings(&c.Echo), redisSettings(&c.Redis),
+		generalSettings(c), cipherSettings(&c.Cipher), rekeySettings(&c.Cipher.Rekey), resumptionSettings(&c.Resumption), echoSettings(&c.Echo), redisSettings(&c.Redis),
 		topicSettings(c), batchSettings(&c.Batch), limitSettings(&c.Limits), timeSettings(c), logSettings(&c.Log),
 	} {
 		all = append(all, part...)
@@ -31,19 +32,19 @@ func generalSettings(c *Config) []setting {
 	return []setting{
 		{"listen", "127.0.0.1:8080",
 			"Address for WebSocket clients. An empty host means all interfaces, port 0 any free port.",
-			text(&c.Listen, 300, "HOST:PORT", checkAddress)},
+			atStart(text(&c.Listen, 300, "HOST:PORT", checkAddress))},
 		{"admin.listen", "127.0.0.1:8081",
 			"Address of the admin interface: /healthz, /readyz, /v1/info. It asks for no password, so keep it on loopback or in a trusted network.",
-			text(&c.Admin.Listen, 300, "HOST:PORT", checkAddress)},
+			atStart(text(&c.Admin.Listen, 300, "HOST:PORT", checkAddress))},
 		{"loops", "0",
 			"Event loops. 0 is one per CPU.",
-			whole(&c.Loops, 0, 256)},
+			atStart(whole(&c.Loops, 0, 256))},
 		{"key_file", `""`,
 			"File with the gateway's X25519 key, written by `sealcast keygen`, readable by its owner alone. Empty: a temporary key is made at each start, and no pin of it lasts.",
 			text(&c.KeyFile, 4096, "a path", nil)},
 		{"realm", "default",
 			"Name that is bound into every handshake, so that gateways which share a key (production, test) cannot be swapped.",
-			text(&c.Realm, 255, "a name of 1 to 255 bytes", checkRealm)},
+			atStart(text(&c.Realm, 255, "a name of 1 to 255 bytes", checkRealm))},
 	}
 }
 
@@ -61,6 +62,34 @@ func cipherSettings(c *Cipher) []setting {
 		{"cipher.post_quantum", "preferred",
 			"ML-KEM-768 in the handshake beside X25519. preferred: with clients that offer it. required: refuse others.",
 			choice(&c.PostQuantum, PostQuantumOff, PostQuantumPreferred, PostQuantumRequired)},
+	}
+}
+
+func rekeySettings(c *Rekey) []setting {
+	return []setting{
+		{"cipher.rekey.records", "1048576",
+			"A session's keys change after so many records in one direction. The protocol's maximum is the default, as for the two below.",
+			whole(&c.Records, 1, record.MaxRecords)},
+		{"cipher.rekey.bytes", "64GiB",
+			"They change after so much plaintext in one direction.",
+			size(&c.Bytes, 1, record.MaxBytes)},
+		{"cipher.rekey.age", "10m",
+			"They change after so long in use, counted in whole seconds.",
+			duration(&c.Age, time.Second, record.MaxAge)},
+	}
+}
+
+func resumptionSettings(c *Resumption) []setting {
+	return []setting{
+		{"resumption.enabled", "true",
+			"Give clients tickets, with which they come back without a full handshake.",
+			boolean(&c.Enabled)},
+		{"resumption.lifetime", "10m",
+			"How long a ticket is good. Keep it short: who has the ticket keys can pose as the gateway to clients that hold tickets.",
+			duration(&c.Lifetime, time.Second, 24*time.Hour)},
+		{"resumption.ticket_key_file", `""`,
+			"File with ticket keys, written by `sealcast keygen --ticket`, readable by its owner alone. Gateways with the same file, key_file and realm take each other's tickets. Empty: the gateway makes keys of its own, a new one every lifetime, and no ticket outlives a restart.",
+			text(&c.TicketKeyFile, 4096, "a path", nil)},
 	}
 }
 
@@ -82,19 +111,19 @@ func redisSettings(c *Redis) []setting {
 	return []setting{
 		{"redis.mode", "embedded",
 			"Where ticks come from. embedded: a Redis inside the gateway with a demo feed, for trying out. standalone: a Redis server.",
-			choice(&c.Mode, RedisEmbedded, RedisStandalone)},
+			atStart(choice(&c.Mode, RedisEmbedded, RedisStandalone))},
 		{"redis.addrs", "[]",
 			"Addresses of the Redis server, such as 127.0.0.1:6379, tried in turn; all must lead to the same server. Must be empty with mode embedded.",
-			list(&c.Addrs, "HOST:PORT", func(s string) (string, error) { return s, checkAddress(s) }, func(s string) string { return s })},
+			atStart(list(&c.Addrs, "HOST:PORT", func(s string) (string, error) { return s, checkAddress(s) }, func(s string) string { return s }))},
 		{"redis.username", `""`,
 			"Redis ACL user. Empty: the default user.",
-			text(&c.Username, 512, "text", nil)},
+			atStart(text(&c.Username, 512, "text", nil))},
 		{"redis.password", `""`,
 			"Redis password. Better given as SEALCAST_REDIS_PASSWORD than in a file; never shown or logged.",
-			hidden(&c.Password, 4096)},
+			atStart(hidden(&c.Password, 4096))},
 		{"redis.db", "0",
 			"Redis database number. Channels are the same in all databases.",
-			whole(&c.DB, 0, 65535)},
+			atStart(whole(&c.DB, 0, 65535))},
 	}
 }
 
@@ -133,7 +162,7 @@ func limitSettings(c *Limits) []setting {
 			whole(&c.Fragments, 1, 1_000_000)},
 		{"limits.tick", "1MiB",
 			"Longest payload of a tick. A longer one from Redis is dropped, and its subscribers are told that the topic begins anew.",
-			size(&c.Tick, 1, wire.MaxTick)},
+			atStart(size(&c.Tick, 1, wire.MaxTick))},
 	}
 }
 
@@ -164,6 +193,6 @@ func logSettings(c *Log) []setting {
 			choice(&c.Level, LogDebug, LogInfo, LogWarn, LogError)},
 		{"log.format", "json",
 			"json: one object a line. text: for people.",
-			choice(&c.Format, LogJSON, LogText)},
+			atStart(choice(&c.Format, LogJSON, LogText))},
 	}
 }

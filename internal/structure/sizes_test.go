@@ -24,6 +24,7 @@ type exception struct {
 
 var exceptions = []exception{
 	{"wire", 60, "19 close codes and 5 kinds are two tables that stand in one place"},
+	{"internal/config", 50, "one type for each section of the settings, one constant for each word that they allow"},
 	{"gateway.conn", 20, "one connection with its clocks; what only push sessions need is subscriber's already"},
 }
 
