@@ -1,112 +1,86 @@
 package main
 
 import (
+	"cmp"
 	"crypto/rand"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"syscall"
 
 	"github.com/sealcast/sealcast/session"
 )
 
-// maxKeyFile bounds what is read of a key file, in bytes.
-const maxKeyFile = 4 << 10
+// Files that keygen writes unless told otherwise.
+const (
+	defaultKeyFile       = "sealcast.key"
+	defaultTicketKeyFile = "sealcast-tickets.key"
+)
 
-// keygen makes a key file. Standard output gets the public key alone, so that
-// scripts can take it.
+// keygen makes a key file: of the static key, or with --ticket of ticket keys.
 func (a *app) keygen(args []string) error {
 	flags := newFlags("keygen")
-	path := flags.String("o", "sealcast.key", "key file to write")
+	path := flags.String("o", "", "key file to write")
 	force := flags.Bool("force", false, "replace an existing key file")
+	ticket := flags.Bool("ticket", false, "make a ticket key")
+	rotate := flags.Bool("rotate", false, "put a new ticket key in front of the one in use")
 	if help, err := a.parse(flags, args, 0); help || err != nil {
 		return err
 	}
+	switch {
+	case *rotate && !*ticket:
+		return misuse("keygen: --rotate is for ticket keys", "add --ticket; a new static key needs a file of its own, because clients must know its pin before it is used")
+	case *rotate && *force:
+		return misuse("keygen: --rotate and --force exclude each other", "--rotate keeps the key that was in use, --force forgets it")
+	case *rotate:
+		return a.rotateTicketKeys(cmp.Or(*path, defaultTicketKeyFile))
+	case *ticket:
+		return a.makeTicketKey(cmp.Or(*path, defaultTicketKeyFile), *force)
+	}
+	return a.makeStaticKey(cmp.Or(*path, defaultKeyFile), *force)
+}
+
+// makeStaticKey gives standard output the public key alone, so that scripts
+// can take it.
+func (a *app) makeStaticKey(path string, force bool) error {
 	key, err := session.GenerateStaticKey(rand.Reader)
 	if err != nil {
 		return err
 	}
 	defer key.Clear()
-	if err := writeKey(*path, key, *force); err != nil {
+	content := key.EncodeFile()
+	defer clear(content)
+	if err := writeKey(path, content, force, "name another with -o FILE; --force replaces it, and clients that pin its key then refuse the gateway"); err != nil {
 		return err
 	}
-	fmt.Fprintf(a.stderr, "wrote %s (keep it secret); its public key, which clients pin:\n", *path)
+	fmt.Fprintf(a.stderr, "wrote %s (keep it secret); its public key, which clients pin:\n", path)
 	return a.print(key.Public().String() + "\n")
 }
 
-// writeKey writes a key file with mode 0600. It replaces a file only by
-// force, and then in one step, so that no reader sees half a key.
-func writeKey(path string, key *session.StaticKey, force bool) error {
-	content := key.EncodeFile()
+func (a *app) makeTicketKey(path string, force bool) error {
+	key := newTicketKey()
+	content := encodeTicketKeys(key)
+	defer clear(key)
 	defer clear(content)
-	target := path
-	if force {
-		target = filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new-"+rand.Text())
+	if err := writeKey(path, content, force, "--rotate puts a new key in front of the one in use; --force forgets that, and clients then need a full handshake"); err != nil {
+		return err
 	}
-	err := createPrivate(target, content)
-	if errors.Is(err, fs.ErrExist) {
-		return advise(fmt.Errorf("key file %s exists already", path), "name another with -o FILE; --force replaces it, and clients that pin its key then refuse the gateway")
-	}
-	if err == nil && force {
-		if err = os.Rename(target, path); err != nil {
-			_ = os.Remove(target)
-		}
-	}
-	if err != nil {
-		return advise(fmt.Errorf("key file: %w", err), "name a file in a folder that exists and that you may write to, with -o FILE")
-	}
+	fmt.Fprintf(a.stderr, "wrote %s (keep it secret): one ticket key\n", path)
 	return nil
 }
 
-// createPrivate writes a file that did not exist, readable by its owner alone.
-// It leaves nothing behind if that fails.
-func createPrivate(path string, content []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+// rotateTicketKeys makes a new current key. The one before still opens
+// tickets; older ones have outlived every ticket and go.
+func (a *app) rotateTicketKeys(path string) error {
+	keys, err := readTicketKeys("ticket key file", path)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(content)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err != nil {
-		_ = os.Remove(path)
-	}
-	return err
-}
-
-// readKey loads a key file that nobody but its owner can read.
-func readKey(path string) (*session.StaticKey, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe must not hold up the start
-	if err != nil {
-		return nil, advise(fmt.Errorf("key_file: %w", err), "make one with `sealcast keygen -o "+path+"`, or leave key_file empty for a temporary key")
-	}
-	defer f.Close()
-	if err := checkPrivate(f); err != nil {
-		return nil, err
-	}
-	content, err := io.ReadAll(io.LimitReader(f, maxKeyFile))
+	keys = [][]byte{newTicketKey(), keys[0]}
+	content := encodeTicketKeys(keys...)
+	defer clear(keys[0])
+	defer clear(keys[1])
 	defer clear(content)
-	if err != nil {
-		return nil, fmt.Errorf("key_file: %w", err)
+	if err := writeKey(path, content, true, ""); err != nil {
+		return err
 	}
-	key, err := session.ParseStaticKey(content)
-	if err != nil {
-		return nil, advise(fmt.Errorf("key_file %s: %w", path, err), "it must be as `sealcast keygen` wrote it")
-	}
-	return key, nil
-}
-
-func checkPrivate(f *os.File) error {
-	info, err := f.Stat()
-	switch {
-	case err != nil:
-		return fmt.Errorf("key_file: %w", err)
-	case !info.Mode().IsRegular():
-		return advise(fmt.Errorf("key_file %s is not a regular file", f.Name()), "name the file that `sealcast keygen` wrote")
-	case info.Mode().Perm()&^0o600 != 0:
-		return advise(fmt.Errorf("key_file %s has mode %04o: others than its owner may use it", f.Name(), info.Mode().Perm()), "chmod 600 "+f.Name())
-	}
+	fmt.Fprintf(a.stderr, "wrote %s (keep it secret): a new ticket key and the one before; SIGHUP makes a running gateway use it\n", path)
 	return nil
 }

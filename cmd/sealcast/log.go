@@ -10,8 +10,14 @@ import (
 	"github.com/sealcast/sealcast/internal/config"
 )
 
+// logger is a zap logger whose level can change.
+type logger struct {
+	*zap.Logger
+	level zap.AtomicLevel
+}
+
 // newLogger returns a logger that writes whole lines to w, from any goroutine.
-func newLogger(w io.Writer, settings config.Log) *zap.Logger {
+func newLogger(w io.Writer, settings config.Log) *logger {
 	keys := zap.NewProductionEncoderConfig()
 	keys.EncodeTime = func(t time.Time, enc zapcore.PrimitiveArrayEncoder) {
 		enc.AppendString(t.UTC().Format("2006-01-02T15:04:05.000Z"))
@@ -22,7 +28,8 @@ func newLogger(w io.Writer, settings config.Log) *zap.Logger {
 		keys.EncodeLevel = zapcore.CapitalLevelEncoder
 		encoder = zapcore.NewConsoleEncoder(keys)
 	}
-	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(w)), logLevel(settings.Level)))
+	level := zap.NewAtomicLevelAt(logLevel(settings.Level))
+	return &logger{zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(w)), level)), level}
 }
 
 func logLevel(l config.LogLevel) zapcore.Level {

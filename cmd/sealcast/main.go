@@ -12,6 +12,8 @@ import (
 	"os/signal"
 	"syscall"
 
+	"golang.org/x/term"
+
 	"github.com/sealcast/sealcast/internal/config"
 	"github.com/sealcast/sealcast/internal/version"
 )
@@ -29,11 +31,13 @@ func main() {
 		environ: os.Environ(),
 		stdout:  os.Stdout,
 		stderr:  os.Stderr,
-		signals: func() <-chan os.Signal {
-			c := make(chan os.Signal, 2)
-			signal.Notify(c, os.Interrupt, syscall.SIGTERM)
-			return c
+		signals: func() (stops, hangups <-chan os.Signal) {
+			s, h := make(chan os.Signal, 2), make(chan os.Signal, 1)
+			signal.Notify(s, os.Interrupt, syscall.SIGTERM)
+			signal.Notify(h, syscall.SIGHUP)
+			return s, h
 		},
+		terminal: func() bool { return term.IsTerminal(int(os.Stdin.Fd())) },
 	}
 	os.Exit(a.run(os.Args[1:]))
 }
@@ -43,15 +47,17 @@ type app struct {
 	program        string // as it was called
 	environ        []string
 	stdout, stderr io.Writer
-	signals        func() <-chan os.Signal // starts to catch requests to stop
+	signals        func() (stops, hangups <-chan os.Signal) // starts to catch them
+	terminal       func() bool                              // whether somebody sits at a terminal now
 }
 
 const usage = `sealcast is a gateway that sends ticks from Redis to WebSocket clients, encrypted end to end.
 
-  sealcast serve [--config FILE] [--set KEY=VALUE]...        run the gateway
+  sealcast serve [--config FILE] [--set KEY=VALUE]...        run the gateway; SIGHUP reloads the settings
   sealcast config check FILE                                 look for faults in a settings file
   sealcast config show [--config FILE] [--set KEY=VALUE]...  print the settings in force
   sealcast keygen [-o FILE] [--force]                        make a key file, print the public key
+  sealcast keygen --ticket [--rotate] [-o FILE] [--force]    make or renew ticket keys, for gateways that share them
   sealcast version
 
 Settings also come from SEALCAST_KEY_WITH_UNDERSCORES in the environment; --set beats the
@@ -125,20 +131,37 @@ func advise(err error, hint string) error {
 	return &failure{err, hint, statusFailed}
 }
 
-// report prints an error for a person and returns the exit status it stands for.
-func (a *app) report(err error) int {
+// advice is one thing that is wrong, and what to do about it.
+type advice struct{ text, hint string }
+
+// explain lists all that an error says, and the exit status it stands for.
+func explain(err error) (list []advice, status int) {
 	if faults, ok := errors.AsType[config.Faults](err); ok {
 		for _, f := range faults {
-			a.complain(f.Error(), f.Hint)
+			list = append(list, advice{f.Error(), f.Hint})
 		}
-		return statusUsage
+		return list, statusUsage
+	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, one := range joined.Unwrap() {
+			more, s := explain(one)
+			list, status = append(list, more...), max(status, s)
+		}
+		return list, status
 	}
 	if f, ok := errors.AsType[*failure](err); ok {
-		a.complain(err.Error(), f.hint)
-		return f.status
+		return []advice{{err.Error(), f.hint}}, f.status
 	}
-	a.complain(err.Error(), "")
-	return statusFailed
+	return []advice{{err.Error(), ""}}, statusFailed
+}
+
+// report prints an error for a person and returns the exit status it stands for.
+func (a *app) report(err error) int {
+	list, status := explain(err)
+	for _, one := range list {
+		a.complain(one.text, one.hint)
+	}
+	return status
 }
 
 func (a *app) complain(text, hint string) {

@@ -4,11 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/sealcast/sealcast/session"
 )
 
 // result is what a command left behind.
@@ -21,7 +18,11 @@ type result struct {
 func execute(t *testing.T, environ []string, args ...string) result {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	a := app{program: "bin/sealcast", environ: environ, stdout: &stdout, stderr: &stderr, signals: func() <-chan os.Signal { return nil }}
+	a := app{
+		program: "bin/sealcast", environ: environ, stdout: &stdout, stderr: &stderr,
+		signals:  func() (stops, hangups <-chan os.Signal) { return nil, nil },
+		terminal: func() bool { return false },
+	}
 	status := a.run(args)
 	return result{status, stdout.String(), stderr.String()}
 }
@@ -127,101 +128,5 @@ func TestConfigShow(t *testing.T) {
 	if got := execute(t, nil, "config", "show", "--set", "loops=-1"); got.status != 2 || got.stdout != "" ||
 		got.stderr != "sealcast: error: --set: loops: is out of range\nhint: allowed: 0 to 256\n" {
 		t.Errorf("got %+v", got)
-	}
-}
-
-func TestKeygen(t *testing.T) {
-	t.Chdir(t.TempDir())
-	got := execute(t, nil, "keygen", "-o", "a.key")
-	pin := strings.TrimSpace(got.stdout)
-	if _, err := session.ParsePin(pin); got.status != 0 || err != nil {
-		t.Fatalf("got %+v, %v", got, err)
-	}
-	key, err := readKey("a.key")
-	if err != nil || key.Public().String() != pin {
-		t.Fatalf("read back: %v", err)
-	}
-	info, err := os.Stat("a.key")
-	if err != nil || info.Mode() != 0o600 {
-		t.Errorf("mode %v, %v", info.Mode(), err)
-	}
-	if content, _ := os.ReadFile("a.key"); strings.Contains(got.stdout+got.stderr, lastField(string(content))) {
-		t.Error("the private key is printed")
-	}
-}
-
-// lastField is the private key in a key file.
-func lastField(s string) string {
-	fields := strings.Fields(s)
-	return fields[len(fields)-1]
-}
-
-func TestKeygenReplacesOnlyByForce(t *testing.T) {
-	t.Chdir(t.TempDir())
-	write(t, "sealcast.key", "precious", 0o644)
-	got := execute(t, nil, "keygen")
-	if got.status != 1 || got.stdout != "" || !strings.HasPrefix(got.stderr, "sealcast: error: key file sealcast.key exists already\nhint: ") {
-		t.Errorf("got %+v", got)
-	}
-	if content, _ := os.ReadFile("sealcast.key"); string(content) != "precious" {
-		t.Error("file was touched")
-	}
-	if got := execute(t, nil, "keygen", "--force"); got.status != 0 {
-		t.Errorf("got %+v", got)
-	}
-	if _, err := readKey("sealcast.key"); err != nil {
-		t.Error(err)
-	}
-	if entries, _ := os.ReadDir("."); len(entries) != 1 {
-		t.Errorf("left behind: %v", entries)
-	}
-}
-
-func TestKeygenCannotWrite(t *testing.T) {
-	t.Chdir(t.TempDir())
-	for _, args := range [][]string{{"keygen", "-o", "none/a.key"}, {"keygen", "-o", "none/a.key", "--force"}} {
-		got := execute(t, nil, args...)
-		if got.status != 1 || !strings.Contains(got.stderr, "no such file or directory\nhint: name a file in a folder that exists") {
-			t.Errorf("got %+v", got)
-		}
-	}
-	if err := os.Mkdir("dir", 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if got := execute(t, nil, "keygen", "-o", "dir", "--force"); got.status != 1 {
-		t.Errorf("got %+v", got)
-	}
-	if entries, _ := os.ReadDir("."); len(entries) != 1 {
-		t.Errorf("left behind: %v", entries)
-	}
-}
-
-func TestFaultyKeyFiles(t *testing.T) {
-	dir := t.TempDir()
-	good := filepath.Join(dir, "good")
-	execute(t, nil, "keygen", "-o", good)
-	content, err := os.ReadFile(good)
-	if err != nil {
-		t.Fatal(err)
-	}
-	wide := write(t, filepath.Join(dir, "wide"), string(content), 0o600)
-	if err := os.Chmod(wide, 0o640); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct{ name, path, text, hint string }{
-		{"missing", filepath.Join(dir, "none"), "no such file or directory", "make one with `sealcast keygen -o "},
-		{"wide", wide, "has mode 0640", "chmod 600 " + wide},
-		{"folder", dir, "is not a regular file", "name the file that"},
-		{"empty", write(t, filepath.Join(dir, "empty"), "", 0o600), "holds no key", "as `sealcast keygen` wrote it"},
-		{"not a key", write(t, filepath.Join(dir, "other"), "hunter2\n", 0o600), "does not begin with", "as `sealcast keygen` wrote it"},
-	} {
-		got := execute(t, nil, "serve", "--set", "key_file="+c.path, "--set", "listen=127.0.0.1:0", "--set", "admin.listen=127.0.0.1:0")
-		if got.status != 1 || !strings.Contains(got.stderr, "sealcast: error: key_file") ||
-			!strings.Contains(got.stderr, c.text) || !strings.Contains(got.stderr, "\nhint: ") || !strings.Contains(got.stderr, c.hint) {
-			t.Errorf("%s: got %+v", c.name, got)
-		}
-		if strings.Contains(got.stderr, "hunter2") {
-			t.Errorf("%s: content is shown", c.name)
-		}
 	}
 }

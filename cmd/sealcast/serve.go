@@ -14,14 +14,16 @@ import (
 // errInsisted ends the program when a second signal comes during the drain.
 var errInsisted = errors.New("stopped at once by a second signal")
 
-// serve runs the gateway until a signal: the first drains, a second ends at once.
+// serve runs the gateway until a signal: the first drains, a second ends at
+// once. A hang-up reloads the settings.
 func (a *app) serve(args []string) error {
 	flags := newFlags("serve")
 	sources := a.sourceFlags(flags)
 	if help, err := a.parse(flags, args, 0); help || err != nil {
 		return err
 	}
-	loaded, err := config.Load(*sources)
+	load := func() (*config.Loaded, error) { return config.Load(*sources) }
+	loaded, err := load()
 	if err != nil {
 		return err
 	}
@@ -29,19 +31,39 @@ func (a *app) serve(args []string) error {
 	for _, w := range loaded.Warnings {
 		log.Warn(w)
 	}
-	signals := a.signals()
+	stops, hangups := a.signals()
+	s := newServices(&loaded.Config, log, load)
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	ended := make(chan error, 1)
-	go func() { ended <- a.runServices(ctx, &loaded.Config, log) }()
-	select {
-	case err := <-ended:
+	go func() { ended <- a.runServices(ctx, s) }()
+	reason, err := a.untilStop(s, ended, stops, hangups)
+	if reason == nil {
 		return err
-	case s := <-signals:
-		log.Info("stopping", zap.Stringer("signal", s), zap.Duration("at_most", loaded.Config.Drain.Timeout))
 	}
+	timeout := s.settings().Drain.Timeout
+	log.Info("stopping", zap.Stringer("signal", reason), zap.Duration("at_most", timeout))
 	stop()
-	return awaitEnd(ended, signals, loaded.Config.Drain.Timeout, log)
+	return awaitEnd(ended, stops, timeout, log.Logger)
+}
+
+// untilStop returns the signal to stop, or what the services ended with. A
+// hang-up because the terminal has gone is a signal to stop.
+func (a *app) untilStop(s *services, ended <-chan error, stops, hangups <-chan os.Signal) (os.Signal, error) {
+	attended := a.terminal()
+	for {
+		select {
+		case err := <-ended:
+			return nil, err
+		case reason := <-stops:
+			return reason, nil
+		case reason := <-hangups:
+			if attended && !a.terminal() {
+				return reason, nil
+			}
+			s.requestReload()
+		}
+	}
 }
 
 // awaitEnd waits for the drain, but never past its timeout nor a second signal.
@@ -61,18 +83,14 @@ func awaitEnd(ended <-chan error, signals <-chan os.Signal, timeout time.Duratio
 }
 
 // runServices starts everything, serves until ctx ends or a part fails, and stops everything.
-func (a *app) runServices(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
-	s := newServices(cfg, log)
+func (a *app) runServices(ctx context.Context, s *services) error {
 	err := s.start()
 	if err == nil {
-		if cfg.Redis.Mode == config.RedisEmbedded {
+		if s.redis != nil {
 			_ = a.print(s.welcome(a.program)) // nobody may be looking
 		}
 		go s.watchReady(ctx)
-		select {
-		case <-ctx.Done():
-		case err = <-s.failed:
-		}
+		err = s.run(ctx)
 	}
 	s.stop()
 	return err

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -41,23 +42,31 @@ func (b *buffer) String() string {
 
 // running is `sealcast serve` in this process.
 type running struct {
-	t              *testing.T
-	stdout, stderr buffer
-	signals        chan os.Signal
-	ended          chan int
+	t                *testing.T
+	stdout, stderr   buffer
+	signals, hangups chan os.Signal
+	gone             atomic.Bool // the terminal
+	ended            chan int
 }
 
 // serveWith starts the gateway on free ports.
 func serveWith(t *testing.T, environ []string, sets ...string) *running {
 	t.Helper()
-	r := &running{t: t, signals: make(chan os.Signal, 2), ended: make(chan int, 1)}
-	a := app{
-		program: "bin/sealcast", environ: environ, stdout: &r.stdout, stderr: &r.stderr,
-		signals: func() <-chan os.Signal { return r.signals },
-	}
 	args := []string{"serve", "--set", "listen=127.0.0.1:0", "--set", "admin.listen=127.0.0.1:0"}
 	for _, s := range sets {
 		args = append(args, "--set", s)
+	}
+	return serveArgs(t, environ, args)
+}
+
+// serveArgs runs a whole command line.
+func serveArgs(t *testing.T, environ, args []string) *running {
+	t.Helper()
+	r := &running{t: t, signals: make(chan os.Signal, 2), hangups: make(chan os.Signal, 1), ended: make(chan int, 1)}
+	a := app{
+		program: "bin/sealcast", environ: environ, stdout: &r.stdout, stderr: &r.stderr,
+		signals:  func() (stops, hangups <-chan os.Signal) { return r.signals, r.hangups },
+		terminal: func() bool { return !r.gone.Load() },
 	}
 	go func() { r.ended <- a.run(args) }()
 	return r
@@ -265,7 +274,7 @@ func TestAwaitEnd(t *testing.T) {
 
 func TestWatchEndsServices(t *testing.T) {
 	cfg := config.Default()
-	s := newServices(&cfg, zap.NewNop())
+	s := newServices(&cfg, newLogger(io.Discard, cfg.Log), nil)
 	broken := errors.New("broken")
 	s.watch(func() error { return nil })
 	s.watch(func() error { return broken })

@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
 	"os"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -21,7 +19,6 @@ import (
 	"github.com/sealcast/sealcast/gateway/admin"
 	"github.com/sealcast/sealcast/internal/config"
 	"github.com/sealcast/sealcast/internal/embedded"
-	"github.com/sealcast/sealcast/session"
 )
 
 // phase is how far the services are; they only move forwards.
@@ -36,11 +33,10 @@ const (
 // services is everything that runs while the gateway serves. start and stop
 // belong to one goroutine; what is nil has not been started.
 type services struct {
-	cfg *config.Config
-	log *zap.Logger
+	log  *logger
+	load func() (*config.Loaded, error) // reads all settings again
 
 	// set by start
-	key      *session.StaticKey
 	hardware suite.Hardware
 	listener net.Listener
 	admin    *admin.Server
@@ -49,16 +45,19 @@ type services struct {
 	gateway  *gateway.Gateway
 
 	// any goroutine
-	phase  atomic.Int32
-	failed chan error // the first part that failed
+	live    atomic.Pointer[inForce] // its keys are nil until start has read them
+	phase   atomic.Int32
+	failed  chan error    // the first part that failed
+	reloads chan struct{} // holds a value when reload is wanted
 
 	background       context.Context // of hub and feed, which outlive the gateway's drain
 	cancelBackground context.CancelFunc
 	running          sync.WaitGroup // hub and feed
 }
 
-func newServices(cfg *config.Config, log *zap.Logger) *services {
-	s := &services{cfg: cfg, log: log, failed: make(chan error, 1)}
+func newServices(cfg *config.Config, log *logger, load func() (*config.Loaded, error)) *services {
+	s := &services{log: log, load: load, failed: make(chan error, 1), reloads: make(chan struct{}, 1)}
+	s.live.Store(&inForce{cfg: cfg})
 	s.background, s.cancelBackground = context.WithCancel(context.Background())
 	return s
 }
@@ -67,7 +66,7 @@ func newServices(cfg *config.Config, log *zap.Logger) *services {
 // an error the caller still calls stop.
 func (s *services) start() error {
 	for _, step := range []func() error{
-		s.loadKey, s.listen, s.listenAdmin, s.startSource, s.startGateway,
+		s.loadKeys, s.listen, s.listenAdmin, s.startSource, s.startGateway,
 	} {
 		if err := step(); err != nil {
 			return err
@@ -77,19 +76,21 @@ func (s *services) start() error {
 	return nil
 }
 
-// loadKey reads the static key, or makes one that lives as long as the process.
-func (s *services) loadKey() (err error) {
-	if s.cfg.KeyFile != "" {
-		s.key, err = readKey(s.cfg.KeyFile)
-		return err
+// settings are those in force.
+func (s *services) settings() *config.Config { return s.live.Load().cfg }
+
+func (s *services) loadKeys() error {
+	first, err := newInForce(s.settings(), nil)
+	if err == nil {
+		s.live.Store(first)
 	}
-	s.key, err = session.GenerateStaticKey(rand.Reader)
 	return err
 }
 
 func (s *services) listen() (err error) {
-	if s.listener, err = net.Listen("tcp", s.cfg.Listen); err != nil {
-		return listenFailure("listen", s.cfg.Listen, err)
+	address := s.settings().Listen
+	if s.listener, err = net.Listen("tcp", address); err != nil {
+		return listenFailure("listen", address, err)
 	}
 	return nil
 }
@@ -97,9 +98,9 @@ func (s *services) listen() (err error) {
 // listenAdmin also serves from here on, so that a probe sees the start.
 func (s *services) listenAdmin() (err error) {
 	s.hardware = suite.Detect()
-	options := admin.Options{Ready: s.notReady, Info: s.info, Log: s.log}
-	if s.admin, err = admin.Listen(s.cfg.Admin.Listen, options); err != nil {
-		return listenFailure("admin.listen", s.cfg.Admin.Listen, err)
+	address := s.settings().Admin.Listen
+	if s.admin, err = admin.Listen(address, admin.Options{Ready: s.notReady, Info: s.info, Log: s.log.Logger}); err != nil {
+		return listenFailure("admin.listen", address, err)
 	}
 	go s.watch(s.admin.Serve)
 	return nil
@@ -125,7 +126,7 @@ func listenFailure(key, address string, err error) error {
 
 // startSource starts the hub, and before it the embedded Redis if that is wanted.
 func (s *services) startSource() error {
-	if s.cfg.Redis.Mode == config.RedisEmbedded {
+	if s.settings().Redis.Mode == config.RedisEmbedded {
 		if err := s.startEmbedded(); err != nil {
 			return err
 		}
@@ -172,23 +173,25 @@ func (s *services) feedDemo() {
 }
 
 func (s *services) startGateway() (err error) {
-	options, err := s.gatewayOptions()
-	if err != nil {
-		return err
-	}
+	f := s.live.Load()
+	options := s.gatewayOptions(f)
 	if s.gateway, err = gateway.New(options); err != nil {
 		return err
 	}
-	if s.cfg.KeyFile == "" {
-		s.log.Warn("temporary key: it is gone when the gateway stops, and pins of it with it; set key_file to keep one")
-	}
-	s.log.Info("gateway", zap.String("version", options.Version), zap.Stringer("public_key", s.key.Public()),
-		zap.Strings("suites", s.suiteNames()), zap.String("realm", s.cfg.Realm), zap.Stringer("hardware", s.hardware))
+	s.warnTemporaryKey(f)
+	s.log.Info("gateway", zap.String("version", options.Version), zap.Stringer("public_key", f.key.Public()),
+		zap.Strings("suites", f.suiteNames()), zap.String("realm", f.cfg.Realm), zap.Stringer("hardware", s.hardware))
 	if cpuinfo, err := os.ReadFile("/proc/cpuinfo"); err == nil && s.hardware.Hidden(cpuinfo) { // Linux only
 		s.log.Warn("this CPU has AES instructions, but they are hidden from this process: look at the virtual machine's CPU model and at GODEBUG")
 	}
 	go s.watch(func() error { return s.gateway.Serve(s.listener) })
 	return nil
+}
+
+func (s *services) warnTemporaryKey(f *inForce) {
+	if f.cfg.KeyFile == "" {
+		s.log.Warn("temporary key: it is gone when the gateway stops, and pins of it with it; set key_file to keep one")
+	}
 }
 
 // watch runs one part; its failure ends the services.
@@ -209,7 +212,7 @@ const stopReserve = 500 * time.Millisecond
 // stop drains the sessions and ends every part, the admin interface last.
 func (s *services) stop() {
 	s.phase.Store(int32(draining))
-	timeout := s.cfg.Drain.Timeout
+	timeout := s.settings().Drain.Timeout
 	ctx, cancel := context.WithTimeout(context.Background(), timeout-min(stopReserve, timeout/10))
 	defer cancel()
 	if s.gateway != nil {
@@ -226,8 +229,8 @@ func (s *services) stop() {
 	if s.admin != nil {
 		s.note("admin", s.admin.Shutdown(ctx))
 	}
-	if s.key != nil && s.gateway == nil {
-		s.key.Clear() // else a late handshake may still read it
+	if key := s.live.Load().key; key != nil && s.gateway == nil {
+		key.Clear() // else a late handshake may still read it
 	}
 }
 
@@ -284,21 +287,4 @@ func (s *services) watchReady(ctx context.Context) {
 		case <-time.After(wait):
 		}
 	}
-}
-
-// suiteNames is what clients may choose, in the gateway's order.
-func (s *services) suiteNames() []string {
-	var names []string
-	for _, id := range s.enabledSuites() {
-		names = append(names, id.String())
-	}
-	return names
-}
-
-func (s *services) enabledSuites() []suite.ID {
-	ids := slices.Clone(s.cfg.Cipher.Suites)
-	if s.cfg.Cipher.AllowPlain {
-		ids = append(ids, suite.Plain)
-	}
-	return ids
 }

@@ -5,51 +5,80 @@ import (
 	"net"
 	"path/filepath"
 	"strings"
+	"time"
 
+	"github.com/sealcast/sealcast/crypto/record"
 	"github.com/sealcast/sealcast/crypto/suite"
 	"github.com/sealcast/sealcast/fanout"
 	"github.com/sealcast/sealcast/gateway"
 	"github.com/sealcast/sealcast/gateway/admin"
+	"github.com/sealcast/sealcast/internal/config"
 	"github.com/sealcast/sealcast/internal/version"
 	"github.com/sealcast/sealcast/session"
 )
 
 // From settings to the options of each package.
 
-func (s *services) gatewayOptions() (gateway.Options, error) {
-	c := s.cfg
-	postQuantum, err := session.ParsePostQuantum(string(c.Cipher.PostQuantum))
-	if err != nil {
-		return gateway.Options{}, fmt.Errorf("cipher.post_quantum: %w", err)
-	}
+func (s *services) gatewayOptions(f *inForce) gateway.Options {
 	return gateway.Options{
-		Loops:   c.Loops,
-		Realm:   c.Realm,
-		Hub:     s.hub,
-		Version: version.String(),
-		Log:     s.log,
-		Settings: gateway.Settings{
-			Suites: suite.Policy{
-				Enabled: c.Cipher.Suites, Prefer: c.Cipher.Prefer, AllowPlain: c.Cipher.AllowPlain, Hardware: s.hardware,
-			},
-			Session:   &session.GatewayConfig{Key: s.key, PostQuantum: postQuantum, HardwareAES: s.hardware.AES},
-			Echo:      gateway.EchoOptions(c.Echo),
-			Limits:    gateway.Limits{Connections: c.Limits.Connections, Subscriptions: c.Limits.Subscriptions, Message: c.Limits.Message, Fragments: c.Limits.Fragments},
-			Slow:      gateway.SlowOptions(c.Slow),
-			Heartbeat: gateway.HeartbeatOptions(c.Heartbeat),
-			Batch:     gateway.BatchOptions(c.Batch),
+		Loops:    f.cfg.Loops,
+		Realm:    f.cfg.Realm,
+		Hub:      s.hub,
+		Version:  version.String(),
+		Log:      s.log.Logger,
+		Settings: s.gatewaySettings(f),
+	}
+}
+
+// gatewaySettings is what the gateway can also be given later.
+func (s *services) gatewaySettings(f *inForce) gateway.Settings {
+	c := f.cfg
+	return gateway.Settings{
+		Suites: suite.Policy{
+			Enabled: c.Cipher.Suites, Prefer: c.Cipher.Prefer, AllowPlain: c.Cipher.AllowPlain, Hardware: s.hardware,
 		},
-	}, nil
+		Session:   s.sessionConfig(f),
+		Echo:      gateway.EchoOptions(c.Echo),
+		Limits:    gateway.Limits{Connections: c.Limits.Connections, Subscriptions: c.Limits.Subscriptions, Message: c.Limits.Message, Fragments: c.Limits.Fragments},
+		Slow:      gateway.SlowOptions(c.Slow),
+		Heartbeat: gateway.HeartbeatOptions(c.Heartbeat),
+		Batch:     gateway.BatchOptions(c.Batch),
+	}
+}
+
+func (s *services) sessionConfig(f *inForce) *session.GatewayConfig {
+	rekey := f.cfg.Cipher.Rekey
+	c := &session.GatewayConfig{
+		Key:         f.key,
+		PostQuantum: postQuantum(f.cfg.Cipher.PostQuantum),
+		HardwareAES: s.hardware.AES,
+		Limits:      record.Limits{Records: uint64(rekey.Records), Bytes: uint64(rekey.Bytes), Age: rekey.Age},
+	}
+	if f.tickets != nil {
+		c.Tickets = &session.Tickets{Keys: f.tickets, Lifetime: f.cfg.Resumption.Lifetime, Now: time.Now}
+	}
+	return c
+}
+
+func postQuantum(mode config.PostQuantum) session.PostQuantum {
+	switch mode {
+	case config.PostQuantumOff:
+		return session.PostQuantumOff
+	case config.PostQuantumRequired:
+		return session.PostQuantumRequired
+	default:
+		return session.PostQuantumPreferred
+	}
 }
 
 func (s *services) hubOptions() fanout.Options {
-	c := s.cfg
+	c := s.settings()
 	options := fanout.Options{
 		Redis: fanout.Redis{
 			Addrs: c.Redis.Addrs, Username: c.Redis.Username, Password: c.Redis.Password.Reveal(), DB: c.Redis.DB,
 		},
 		MaxTick: c.Limits.Tick,
-		Log:     s.log,
+		Log:     s.log.Logger,
 	}
 	if s.redis != nil {
 		options.Redis.Addrs = []string{s.redis.Addr()}
@@ -59,13 +88,14 @@ func (s *services) hubOptions() fanout.Options {
 }
 
 func (s *services) info() admin.Info {
+	f := s.live.Load()
 	return admin.Info{
 		Version:      version.String(),
-		Realm:        s.cfg.Realm,
-		PublicKey:    s.key.Public().String(),
-		TemporaryKey: s.cfg.KeyFile == "",
-		Suites:       s.suiteNames(),
-		PostQuantum:  string(s.cfg.Cipher.PostQuantum),
+		Realm:        f.cfg.Realm,
+		PublicKey:    f.key.Public().String(),
+		TemporaryKey: f.cfg.KeyFile == "",
+		Suites:       f.suiteNames(),
+		PostQuantum:  string(f.cfg.Cipher.PostQuantum),
 		HardwareAES:  s.hardware.AES,
 	}
 }
@@ -77,10 +107,11 @@ func (s *services) welcome(program string) string {
 	if dir := filepath.Dir(program); strings.ContainsRune(program, filepath.Separator) {
 		sealctl = filepath.Join(dir, sealctl)
 	}
-	at, pin := reachable(s.listener.Addr()), s.key.Public()
+	f := s.live.Load()
+	at, pin := reachable(s.listener.Addr()), f.key.Public()
 	_, redisPort, _ := net.SplitHostPort(s.redis.Addr()) // always HOST:PORT
 	lasting := ""
-	if s.cfg.KeyFile == "" {
+	if f.cfg.KeyFile == "" {
 		lasting = "  (temporary)"
 	}
 	return fmt.Sprintf(`

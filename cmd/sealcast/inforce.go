@@ -1,0 +1,117 @@
+package main
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+
+	"github.com/sealcast/sealcast/crypto/suite"
+	"github.com/sealcast/sealcast/internal/config"
+	"github.com/sealcast/sealcast/session"
+)
+
+// inForce is the settings that hold, with the keys that they name. It is
+// replaced as a whole and never changed, so goroutines may share it.
+type inForce struct {
+	cfg        *config.Config
+	key        *session.StaticKey
+	tickets    *session.TicketKeys // nil: no resumption
+	ticketFile []byte              // SHA-256 of the keys in the file; nil without a file
+}
+
+// newInForce reads the key files that cfg names, and tells all faults at once.
+// before is what held so far, nil at the start: keys that did not change are
+// taken from there, and so are keys that no file holds.
+func newInForce(cfg *config.Config, before *inForce) (*inForce, error) {
+	if before == nil {
+		before = &inForce{cfg: cfg}
+	}
+	next := &inForce{cfg: cfg}
+	err := errors.Join(next.loadKey(before), next.loadTicketKeys(before))
+	if err == nil {
+		return next, nil
+	}
+	if next.key != nil && next.key != before.key {
+		next.key.Clear()
+	}
+	return nil, err
+}
+
+// loadKey reads the static key, or makes one that lives as long as the process.
+func (f *inForce) loadKey(before *inForce) (err error) {
+	path := f.cfg.KeyFile
+	switch {
+	case path != "":
+		f.key, err = readKey("key_file", path)
+	case before.cfg.KeyFile == "":
+		f.key = before.key
+	}
+	if f.key == nil && err == nil {
+		f.key, err = session.GenerateStaticKey(rand.Reader)
+	}
+	if err == nil && before.key != nil && f.key != before.key && f.key.Public() == before.key.Public() {
+		f.key.Clear() // one copy is enough
+		f.key = before.key
+	}
+	return err
+}
+
+// loadTicketKeys reads the ticket keys, or makes one that lives at most two
+// lifetimes of a ticket.
+func (f *inForce) loadTicketKeys(before *inForce) (err error) {
+	settings := f.cfg.Resumption
+	switch {
+	case !settings.Enabled:
+		return nil
+	case settings.TicketKeyFile != "":
+		return f.readTicketKeys(settings.TicketKeyFile)
+	case before.ticketFile == nil && before.tickets != nil:
+		f.tickets = before.tickets
+		return nil
+	}
+	key := newTicketKey()
+	defer clear(key)
+	f.tickets, err = session.NewTicketKeys(key)
+	return err
+}
+
+func (f *inForce) readTicketKeys(path string) error {
+	keys, err := readTicketKeys("resumption.ticket_key_file", path)
+	if err != nil {
+		return err
+	}
+	sum := sha256.New()
+	for _, key := range keys {
+		sum.Write(key)
+		defer clear(key)
+	}
+	f.ticketFile = sum.Sum(nil)
+	f.tickets, err = session.NewTicketKeys(keys...)
+	return err
+}
+
+// changes names what is different in next, in words for the log.
+func (f *inForce) changes(next *inForce) []string {
+	keys := f.cfg.Changes(*next.cfg)
+	if next.cfg.KeyFile == f.cfg.KeyFile && next.key.Public() != f.key.Public() {
+		keys = append(keys, "content of key_file")
+	}
+	sameName := next.cfg.Resumption.TicketKeyFile == f.cfg.Resumption.TicketKeyFile
+	if sameName && f.ticketFile != nil && next.ticketFile != nil && !bytes.Equal(next.ticketFile, f.ticketFile) {
+		keys = append(keys, "content of resumption.ticket_key_file")
+	}
+	return keys
+}
+
+// suiteNames is what clients may choose, in the gateway's order.
+func (f *inForce) suiteNames() []string {
+	var names []string
+	for _, id := range f.cfg.Cipher.Suites {
+		names = append(names, id.String())
+	}
+	if f.cfg.Cipher.AllowPlain {
+		names = append(names, suite.Plain.String())
+	}
+	return names
+}
