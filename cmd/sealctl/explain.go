@@ -28,10 +28,21 @@ func explainDial(err error, c *connection, address string) error {
 		return explainKey(err, c, address)
 	case errors.Is(err, context.Canceled):
 		return failed(errInterrupted, "")
+	case brokenProtocol(err):
+		return refused(fmt.Errorf("%w: the handshake was answered by something else: %w", client.ErrNotGateway, err),
+			"is it the gateway's address? A proxy that changes bytes on the way looks the same")
 	case errors.As(err, &ended):
 		return refused(err, hintForCode(ended.Code))
 	}
 	return refused(err, hintForDial(err))
+}
+
+// brokenProtocol tells that whoever answered, as a gateway would at first, then
+// said what no gateway says.
+func brokenProtocol(err error) bool {
+	var ended *client.ClosedError
+	return errors.As(err, &ended) && ended.Err != nil && ended.Code != 0 ||
+		errors.Is(err, session.ErrUnexpected) || errors.Is(err, session.ErrMalformed) || errors.Is(err, session.ErrRecord)
 }
 
 // explainEnd does the same for a connection that was there. What the gateway

@@ -81,7 +81,7 @@ func (t *tailing) run(ctx context.Context, conn *client.Conn, out *printer) (err
 		ctx, cancel = context.WithTimeout(ctx, t.during)
 		defer cancel()
 	}
-	defer func() { err = errors.Join(err, out.flush()) }()
+	defer func() { err = firstOf(err, out.flush()) }() // a failed write fails every later flush
 	answer, err := conn.Subscribe(ctx, t.topics...)
 	if errors.Is(err, context.DeadlineExceeded) {
 		return failed(fmt.Errorf("the subscription was not confirmed within %v", t.during), "the gateway's source may be away: its /readyz says why")
@@ -125,13 +125,17 @@ func (t *tailing) print(ctx context.Context, conn *client.Conn, out *printer) (t
 // user's interruption, unless a count was asked for.
 func (t *tailing) verdict(ticks int64, err error) error {
 	over := errors.Is(err, context.DeadlineExceeded)
+	hint := "is anything published on these topics?"
+	if ticks > 0 {
+		hint = "allow for more time with --for, or for fewer ticks with --count"
+	}
 	switch {
 	case !over && !errors.Is(err, context.Canceled):
 		return explainEnd(err)
 	case t.count == 0:
 		return nil
 	case over:
-		return failed(fmt.Errorf("%d of %d ticks came within %v", ticks, t.count, t.during), "is anything published on these topics?")
+		return failed(fmt.Errorf("%d of %d ticks came within %v", ticks, t.count, t.during), hint)
 	default:
 		return failed(fmt.Errorf("%w after %d of %d ticks", errInterrupted, ticks, t.count), "")
 	}
