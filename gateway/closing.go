@@ -133,6 +133,7 @@ func (c *conn) onClosed(err error) {
 	}
 	delete(l.index.conns, c)
 	l.gateway.conns.Add(-1)
+	l.gateway.admission.leave(c.source)
 	l.gateway.log.Debug("connection closed", zap.Uint64("conn", c.id), zap.Error(err))
 	c.move(phaseClosed)
 }

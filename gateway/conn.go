@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync/atomic"
 
@@ -28,6 +29,7 @@ const (
 type conn struct {
 	// fixed after accept and OnOpen
 	id     uint64
+	source netip.Addr // what the connection is counted by
 	gc     gnet.Conn
 	loop   *loop
 	opened atomic.Bool // OnOpen has run
@@ -116,6 +118,8 @@ func (c *conn) accept(req *upgrade.Request) {
 	switch {
 	case c.loop.gateway.draining.Load():
 		c.reject(upgrade.Reject(http.StatusServiceUnavailable, "the gateway is restarting"))
+	case !opts.allowsOrigin(req.Origin):
+		c.reject(upgrade.Reject(http.StatusForbidden, "this origin is not allowed: see the setting origins"))
 	case req.Path == pathPush:
 		c.acceptSealed(req, session.RolePush, &opts.push)
 	case req.Path == pathEcho && opts.Echo.Enabled && offersSealed(req.Protocols):
@@ -202,6 +206,11 @@ func (c *conn) onEvent(ev frame.Event) {
 
 // onHandshake is in 4 — a handshake message becomes a job for a worker.
 func (c *conn) onHandshake(msg []byte) {
+	if !c.loop.gateway.admission.handshakes.Allow() {
+		c.loop.gateway.stats.handshakesBusy.Add(1)
+		c.end(wire.CloseTryLater, "too many handshakes")
+		return
+	}
 	job, err := c.sess.Receive(msg)
 	if err != nil {
 		c.loop.gateway.stats.handshakesFailed.Add(1)

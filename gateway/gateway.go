@@ -43,10 +43,11 @@ const deadAfter = 30 * time.Second
 // Gateway is the server. Its methods are safe for concurrent use.
 type Gateway struct {
 	// fixed after New
-	opts    Options // without Settings, which are in live
-	log     *zap.Logger
-	workers *workers
-	engine  *gnet.Client
+	opts      Options // without Settings, which are in live
+	log       *zap.Logger
+	workers   *workers
+	admission *admission
+	engine    *gnet.Client
 
 	mu sync.Mutex
 	ln net.Listener
@@ -70,9 +71,10 @@ type Gateway struct {
 // lets clients in, Shutdown ends everything.
 func New(opts Options) (*Gateway, error) {
 	g := &Gateway{
-		opts: opts,
-		log:  opts.Log,
-		stop: make(chan struct{}),
+		opts:      opts,
+		log:       opts.Log,
+		stop:      make(chan struct{}),
+		admission: newAdmission(),
 	}
 	g.loops.Store(&map[gnet.EventLoop]*loop{})
 	g.Reload(opts.Settings)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"go.uber.org/zap"
@@ -41,21 +42,34 @@ func (g *Gateway) accept(ln net.Listener) error {
 			continue
 		}
 		backOff = 0
-		if g.conns.Load() >= g.live.Load().connections {
-			g.refuse(nc, refusing)
-			continue
-		}
-		g.enroll(nc)
+		g.admit(nc, refusing)
+	}
+}
+
+// admit decides about a newcomer before anything is read from it.
+func (g *Gateway) admit(nc net.Conn, refusing chan struct{}) {
+	limits, source := g.live.Load(), sourceOf(nc.RemoteAddr())
+	switch {
+	case limits.Limits.denies(nc.RemoteAddr()):
+		g.stats.denied.Add(1)
+		_ = nc.Close()
+	case g.conns.Load() >= limits.connections:
+		g.refuse(nc, refusing, "too many connections")
+	case !g.admission.enter(source, limits.Limits.ConnectionsPerIP):
+		g.refuse(nc, refusing, "too many connections from this address")
+	default:
+		g.enroll(nc, source)
 	}
 }
 
 // enroll hands a connection to the event loop with the fewest.
-func (g *Gateway) enroll(nc net.Conn) {
-	c := &conn{id: g.lastID.Add(1)}
+func (g *Gateway) enroll(nc net.Conn, source netip.Addr) {
+	c := &conn{id: g.lastID.Add(1), source: source}
 	g.conns.Add(1)
 	_, err := g.engine.EnrollContext(nc, c)
 	if err != nil || !c.opened.Load() {
 		g.conns.Add(-1)
+		g.admission.leave(source)
 		g.stats.enrollFailed.Add(1)
 		g.log.Warn("connection not taken", zap.Stringer("remote", nc.RemoteAddr()), zap.Error(err))
 		return
@@ -64,7 +78,7 @@ func (g *Gateway) enroll(nc net.Conn) {
 }
 
 // refuse tells a newcomer 503, or just closes when too many are being told.
-func (g *Gateway) refuse(nc net.Conn, refusing chan struct{}) {
+func (g *Gateway) refuse(nc net.Conn, refusing chan struct{}, why string) {
 	g.stats.refused.Add(1)
 	select {
 	case refusing <- struct{}{}:
@@ -74,15 +88,15 @@ func (g *Gateway) refuse(nc net.Conn, refusing chan struct{}) {
 	}
 	go func() {
 		defer func() { _ = nc.Close(); <-refusing }()
-		sayBusy(nc)
+		sayBusy(nc, why)
 	}()
 }
 
 // sayBusy answers 503 and reads for a moment what the client has sent, because
 // closing with unread bytes would reset the connection and lose the answer.
-func sayBusy(nc net.Conn) {
+func sayBusy(nc net.Conn, why string) {
 	_ = nc.SetDeadline(time.Now().Add(refusalLinger))
-	if _, err := nc.Write(upgrade.Reject(http.StatusServiceUnavailable, "too many connections").AppendResponse(nil)); err != nil {
+	if _, err := nc.Write(upgrade.Reject(http.StatusServiceUnavailable, why, "Retry-After: 1").AppendResponse(nil)); err != nil {
 		return
 	}
 	if half, ok := nc.(interface{ CloseWrite() error }); ok {

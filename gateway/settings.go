@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"math"
+	"net/netip"
 	"time"
 
 	"go.uber.org/zap"
@@ -35,6 +36,7 @@ type Options struct {
 type Settings struct {
 	Suites    suite.Policy           // which suites are offered and how one is chosen
 	Session   *session.GatewayConfig // static key, tickets and handshake rules, shared by all new sessions
+	Origins   []string               // allowed values of Origin; empty: any
 	Echo      EchoOptions
 	Limits    Limits
 	Slow      SlowOptions
@@ -51,10 +53,13 @@ type EchoOptions struct {
 
 // Limits bound what clients may use.
 type Limits struct {
-	Connections   int // 0: as many as descriptors allow
-	Subscriptions int // filters per session
-	Message       int // bytes of plaintext per record on /ws
-	Fragments     int // frames per message
+	Connections         int            // 0: as many as descriptors allow
+	ConnectionsPerIP    int            // of one IPv4 address or IPv6 /64; 0: no limit
+	HandshakesPerSecond int            // of all clients; 0: no limit
+	Deny                []netip.Prefix // networks whose connections are closed at once
+	Subscriptions       int            // filters per session
+	Message             int            // bytes of plaintext per record on /ws
+	Fragments           int            // frames per message
 }
 
 // SlowOptions say how long a client that does not keep up is carried.
@@ -89,6 +94,7 @@ type live struct {
 // the handshake, and the size of a session's messages, holds for new ones only.
 func (g *Gateway) Reload(s Settings) {
 	fragments := s.Limits.Fragments
+	g.admission.setRate(s.Limits.HandshakesPerSecond)
 	g.live.Store(&live{
 		Settings:    s,
 		connections: g.connectionLimit(int64(s.Limits.Connections)),

@@ -6,6 +6,7 @@ import "sync/atomic"
 type counters struct {
 	accepted         atomic.Uint64
 	refused          atomic.Uint64
+	denied           atomic.Uint64
 	enrollFailed     atomic.Uint64
 	handshakes       atomic.Uint64
 	resumed          atomic.Uint64
@@ -23,6 +24,7 @@ type Stats struct {
 	Connections      int64  // open now
 	Accepted         uint64 // connections handed to a loop
 	Refused          uint64 // told 503 or closed because of the connection limit
+	Denied           uint64 // closed because of the deny list
 	EnrollFailed     uint64 // accepted, but not taken by a loop
 	Handshakes       uint64 // completed
 	Resumed          uint64 // of these, with a ticket
@@ -42,6 +44,7 @@ func (g *Gateway) Stats() Stats {
 		Connections:      g.conns.Load(),
 		Accepted:         s.accepted.Load(),
 		Refused:          s.refused.Load(),
+		Denied:           s.denied.Load(),
 		EnrollFailed:     s.enrollFailed.Load(),
 		Handshakes:       s.handshakes.Load(),
 		Resumed:          s.resumed.Load(),

@@ -1,0 +1,83 @@
+package gateway
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/time/rate"
+)
+
+// admission keeps the count of connections per source and the rate of
+// handshakes. It is safe for concurrent use.
+type admission struct {
+	handshakes *rate.Limiter
+
+	mu      sync.Mutex
+	sources map[netip.Addr]int
+}
+
+func newAdmission() *admission {
+	return &admission{handshakes: rate.NewLimiter(rate.Inf, 0), sources: make(map[netip.Addr]int)}
+}
+
+// setRate allows so many handshakes a second, with a second's worth at once; 0
+// is any number.
+func (a *admission) setRate(perSecond int) {
+	if perSecond == 0 {
+		a.handshakes.SetLimit(rate.Inf)
+		return
+	}
+	a.handshakes.SetBurst(perSecond)
+	a.handshakes.SetLimit(rate.Limit(perSecond))
+}
+
+// sourceOf is what connections are counted by: an IPv4 address, or the /64 of an
+// IPv6 address, which one customer has as a whole.
+func sourceOf(addr net.Addr) netip.Addr {
+	tcp, ok := addr.(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}
+	}
+	ip := tcp.AddrPort().Addr().Unmap().WithZone("")
+	if ip.Is4() {
+		return ip
+	}
+	return netip.PrefixFrom(ip, 64).Masked().Addr()
+}
+
+// enter counts a connection of a source, unless it has limit already; 0 is no limit.
+func (a *admission) enter(source netip.Addr, limit int) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if limit > 0 && a.sources[source] >= limit {
+		return false
+	}
+	a.sources[source]++
+	return true
+}
+
+func (a *admission) leave(source netip.Addr) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.sources[source]--; a.sources[source] <= 0 {
+		delete(a.sources, source)
+	}
+}
+
+// denies tells whether an address is in the deny list.
+func (l *Limits) denies(addr net.Addr) bool {
+	tcp, ok := addr.(*net.TCPAddr)
+	return ok && slices.ContainsFunc(l.Deny, func(p netip.Prefix) bool {
+		return p.Contains(tcp.AddrPort().Addr().Unmap())
+	})
+}
+
+// allowsOrigin tells whether a page of this origin may connect. Without the
+// header the client is no browser, and the header would prove nothing.
+func (s *Settings) allowsOrigin(origin string) bool {
+	return origin == "" || len(s.Origins) == 0 ||
+		slices.ContainsFunc(s.Origins, func(o string) bool { return strings.EqualFold(o, origin) })
+}
