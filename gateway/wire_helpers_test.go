@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -15,7 +16,6 @@ import (
 
 	"github.com/gobwas/ws"
 
-	"github.com/sealcast/sealcast/client"
 	"github.com/sealcast/sealcast/crypto/record"
 	"github.com/sealcast/sealcast/crypto/suite"
 	"github.com/sealcast/sealcast/session"
@@ -114,7 +114,7 @@ func newClientSession(t testing.TB, s *server, path string, id suite.ID) *sessio
 		role = session.RoleEcho
 	}
 	cfg := &session.ClientConfig{Pins: []session.PublicKey{s.key.Public()}, PostQuantum: session.PostQuantumOff}
-	sess, err := session.NewClient(cfg, record.NewPool(2, 0), session.Binding{Role: role, Realm: client.DefaultRealm,
+	sess, err := session.NewClient(cfg, record.NewPool(2, 0), session.Binding{Role: role, Realm: "default",
 		Offered: []string{id.Protocol()}, Selected: id.Protocol()})
 	if err != nil {
 		t.Fatal(err)
@@ -205,7 +205,7 @@ func (p *peer) open() (wire.Kind, []byte) {
 
 func (p *peer) read() (ws.Header, []byte) {
 	p.t.Helper()
-	frame, err := ws.ReadFrame(p.br)
+	frame, err := readFrame(p.br)
 	if err != nil {
 		p.t.Fatalf("no frame: %v", err)
 	}
@@ -250,14 +250,15 @@ func (p *peer) expectGoodbye(code wire.CloseCode) {
 	}
 }
 
-// expectSilence sends what would be answered before a close, and a close, and
-// wants nothing but the end of the stream. The gateway may be gone already.
+// expectSilence sends what would be answered before a close, a close, and the end
+// of the stream, and wants nothing back but that. The gateway may be gone already.
 func (p *peer) expectSilence() {
 	p.t.Helper()
 	late := bytes.Join([][]byte{frame(ws.OpPing, true, "late"), frame(ws.OpBinary, true, "late"), closeFrame(1000, "")}, nil)
 	if _, err := p.conn.Write(late); err != nil && !isReset(err) {
 		p.t.Fatalf("write after the close: %v", err)
 	}
+	_ = p.conn.(*net.TCPConn).CloseWrite() // fails only when the gateway is gone
 	rest, err := io.ReadAll(p.br)
 	if len(rest) > 0 || err != nil && !isReset(err) {
 		p.t.Fatalf("after the close: %.80q, %v", rest, err)
@@ -278,4 +279,18 @@ func binaryFrame(msg []byte) []byte { return frame(ws.OpBinary, true, msg) }
 
 func closeFrame(code uint16, reason string) []byte {
 	return frame(ws.OpClose, true, string(binary.BigEndian.AppendUint16(nil, code))+reason)
+}
+
+// readFrame reads one frame. Nothing here sends long ones.
+func readFrame(r io.Reader) (ws.Frame, error) {
+	header, err := ws.ReadHeader(r)
+	if err != nil {
+		return ws.Frame{}, err
+	}
+	if header.Length > 4<<20 {
+		return ws.Frame{}, fmt.Errorf("a frame of %d bytes", header.Length)
+	}
+	payload := make([]byte, header.Length)
+	_, err = io.ReadFull(r, payload)
+	return ws.Frame{Header: header, Payload: payload}, err
 }
