@@ -116,7 +116,7 @@ func (c *conn) onRequest(buf []byte) int {
 func (c *conn) accept(req *upgrade.Request) {
 	opts := c.loop.settings()
 	switch {
-	case c.loop.gateway.draining.Load():
+	case c.loop.gateway.life.draining.Load():
 		c.reject(upgrade.Reject(http.StatusServiceUnavailable, "the gateway is restarting"))
 	case !opts.allowsOrigin(req.Origin):
 		c.reject(upgrade.Reject(http.StatusForbidden, "this origin is not allowed: see the setting origins"))

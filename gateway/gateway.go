@@ -49,22 +49,26 @@ type Gateway struct {
 	admission *admission
 	engine    *gnet.Client
 
+	// any goroutine
+	live   atomic.Pointer[live]
+	loops  atomic.Pointer[map[gnet.EventLoop]*loop] // learnt from the first connection of each; copied on change
+	lastID atomic.Uint64
+	conns  atomic.Int64
+	stats  counters
+	life   lifecycle
+}
+
+// lifecycle is the way from New to the end of Shutdown.
+type lifecycle struct {
+	draining  atomic.Bool
+	failure   atomic.Pointer[error] // what Serve returns
+	stop      chan struct{}         // closed when the loops are about to end
+	accepting sync.WaitGroup
+	once      sync.Once
+	err       error // of once
+
 	mu sync.Mutex
 	ln net.Listener
-
-	// any goroutine
-	live     atomic.Pointer[live]
-	loops    atomic.Pointer[map[gnet.EventLoop]*loop] // learnt from the first connection of each; copied on change
-	lastID   atomic.Uint64
-	conns    atomic.Int64
-	draining atomic.Bool
-	failure  atomic.Pointer[error] // what Serve returns
-	stats    counters
-	stop     chan struct{}
-	stopOnce sync.Once
-	stopErr  error // of stopOnce
-
-	accepting sync.WaitGroup
 }
 
 // New makes a gateway and starts its event loops and handshake workers; Serve
@@ -73,9 +77,9 @@ func New(opts Options) (*Gateway, error) {
 	g := &Gateway{
 		opts:      opts,
 		log:       opts.Log,
-		stop:      make(chan struct{}),
 		admission: newAdmission(),
 	}
+	g.life.stop = make(chan struct{})
 	g.loops.Store(&map[gnet.EventLoop]*loop{})
 	g.Reload(opts.Settings)
 	g.workers = newWorkers(g.log)
@@ -97,15 +101,15 @@ func New(opts Options) (*Gateway, error) {
 
 // Serve accepts from ln until Shutdown, which makes it return nil. It owns ln.
 func (g *Gateway) Serve(ln net.Listener) error {
-	g.mu.Lock()
-	if g.draining.Load() {
-		g.mu.Unlock()
+	g.life.mu.Lock()
+	if g.life.draining.Load() {
+		g.life.mu.Unlock()
 		return ln.Close()
 	}
-	g.ln = ln
-	g.accepting.Add(1)
-	g.mu.Unlock()
-	defer g.accepting.Done()
+	g.life.ln = ln
+	g.life.accepting.Add(1)
+	g.life.mu.Unlock()
+	defer g.life.accepting.Done()
 	return g.accept(ln)
 }
 
@@ -113,33 +117,33 @@ func (g *Gateway) Serve(ln net.Listener) error {
 // until they are gone or ctx ends; then it stops the loops. Later calls wait for
 // the first and return what it returned.
 func (g *Gateway) Shutdown(ctx context.Context) error {
-	g.stopOnce.Do(func() { g.stopErr = g.shutdown(ctx) })
-	return g.stopErr
+	g.life.once.Do(func() { g.life.err = g.shutdown(ctx) })
+	return g.life.err
 }
 
 func (g *Gateway) shutdown(ctx context.Context) error {
-	g.mu.Lock()
-	g.draining.Store(true)
-	if g.ln != nil {
-		_ = g.ln.Close()
+	g.life.mu.Lock()
+	g.life.draining.Store(true)
+	if g.life.ln != nil {
+		_ = g.life.ln.Close()
 	}
-	g.mu.Unlock()
+	g.life.mu.Unlock()
 	for _, l := range *g.loops.Load() {
 		l.call(func() { l.drain() })
 	}
 	g.awaitDrained(ctx)
-	close(g.stop)
+	close(g.life.stop)
 	for _, l := range *g.loops.Load() {
 		l.mail.close()
 	}
-	g.accepting.Wait() // enrolling needs running loops
+	g.life.accepting.Wait() // enrolling needs running loops
 	err := g.engine.Stop()
 	g.workers.close() // nobody is left who could submit
 	return err
 }
 
 // Draining tells whether Shutdown has begun.
-func (g *Gateway) Draining() bool { return g.draining.Load() }
+func (g *Gateway) Draining() bool { return g.life.draining.Load() }
 
 func (g *Gateway) awaitDrained(ctx context.Context) {
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -159,8 +163,8 @@ func (g *Gateway) loopOf(el gnet.EventLoop) *loop {
 	if l, ok := (*g.loops.Load())[el]; ok {
 		return l
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	g.life.mu.Lock()
+	defer g.life.mu.Unlock()
 	l := newLoop(g, el)
 	l.id = g.opts.Hub.Attach(l)
 	known := maps.Clone(*g.loops.Load())
@@ -176,7 +180,7 @@ func (g *Gateway) clock() {
 	defer fast.Stop()
 	for n := 0; ; n++ {
 		select {
-		case <-g.stop:
+		case <-g.life.stop:
 			return
 		case <-fast.C:
 		}
@@ -194,10 +198,10 @@ func (g *Gateway) clock() {
 
 // fail makes Serve return err.
 func (g *Gateway) fail(err error) {
-	g.failure.CompareAndSwap(nil, &err)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.ln != nil {
-		_ = g.ln.Close()
+	g.life.failure.CompareAndSwap(nil, &err)
+	g.life.mu.Lock()
+	defer g.life.mu.Unlock()
+	if g.life.ln != nil {
+		_ = g.life.ln.Close()
 	}
 }

@@ -30,7 +30,7 @@ func (g *Gateway) accept(ln net.Listener) error {
 	for {
 		nc, err := ln.Accept()
 		if errors.Is(err, net.ErrClosed) {
-			if failure := g.failure.Load(); failure != nil {
+			if failure := g.life.failure.Load(); failure != nil {
 				return *failure
 			}
 			return nil // Shutdown closed it
