@@ -63,13 +63,23 @@ func (c *conn) failFrame(err error) {
 }
 
 func (c *conn) sayGoodbye(code wire.CloseCode, text string) {
-	plain, err := wire.AppendGoodbye(c.loop.scratch.plain[:0], &wire.Goodbye{Code: uint32(code), Text: text})
+	plain, err := wire.AppendGoodbye(c.loop.scratch.plain[:0], &wire.Goodbye{
+		Code: uint32(code), Text: text, ReconnectAfterMs: c.reconnectAfter(code)})
 	if err != nil {
 		c.loop.gateway.log.Error("goodbye not encoded", zap.Error(err))
 		return
 	}
 	c.loop.scratch.plain = plain
 	c.sendRecord(wire.KindGoodbye, plain)
+}
+
+// reconnectAfter spreads the clients of a gateway that restarts, in milliseconds;
+// otherwise the table of close codes holds.
+func (c *conn) reconnectAfter(code wire.CloseCode) uint32 {
+	if code != wire.CloseRestart || c.leaveAt == 0 {
+		return 0
+	}
+	return uint32(c.spread(c.loop.settings().DrainWindow.Milliseconds()))
 }
 
 func (c *conn) close(code wire.CloseCode, text string) {
@@ -140,6 +150,14 @@ func (c *conn) onClosed(err error) {
 
 // deadline is when onDeadline wants to look at the connection next.
 func (c *conn) deadline() int64 {
+	at := c.phaseDeadline()
+	if c.leaveAt != 0 && c.phase != phaseClosing {
+		at = min(at, c.leaveAt)
+	}
+	return at
+}
+
+func (c *conn) phaseDeadline() int64 {
 	switch c.phase {
 	case phaseUpgrade:
 		return c.began + upgradeTimeout.Milliseconds()
@@ -174,6 +192,10 @@ func (c *conn) onDeadline() {
 
 func (c *conn) overdue(now int64) {
 	hb := &c.loop.settings().Heartbeat
+	if c.leaveAt != 0 && now >= c.leaveAt && c.phase != phaseClosing {
+		c.end(wire.CloseRestart, "gateway restarts")
+		return
+	}
 	switch c.phase {
 	case phaseUpgrade:
 		c.reject(upgrade.Reject(http.StatusRequestTimeout, "the request did not arrive in time"))

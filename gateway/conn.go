@@ -45,6 +45,7 @@ type conn struct {
 	midway   bool   // a message had begun at lastStep
 	lastLife int64  // a record opened, a pong came, or a slow socket took something
 	lastBeat int64  // a heartbeat went out
+	leaveAt  int64  // told goodbye then; 0: never
 	request  []byte // of the upgrade, while incomplete
 	decoder  frame.Decoder
 	sess     *session.Session
@@ -60,7 +61,7 @@ func (c *conn) move(to phase) {
 	c.began = c.loop.now
 	if to == phaseOpen || to == phasePlain {
 		c.lastLife = c.began
-		c.lastBeat = c.began - c.heartbeatJitter()
+		c.lastBeat = c.began - c.spread(c.loop.settings().Heartbeat.Interval.Milliseconds()/2)
 	}
 	if to != phaseClosed {
 		c.loop.wheel.set(c, c.deadline())

@@ -325,7 +325,7 @@ func (c *conn) heartbeat() {
 	c.sendFrame(ws.OpPing, nil)
 }
 
-func (c *conn) heartbeatJitter() int64 {
-	interval := c.loop.settings().Heartbeat.Interval.Milliseconds()
-	return int64(c.id*0x9E3779B97F4A7C15>>33) % max(interval/2, 1)
+// spread is a number below width, at least 0, evenly spread over connections.
+func (c *conn) spread(width int64) int64 {
+	return int64(c.id*0x9E3779B97F4A7C15>>33) % max(width, 1)
 }

@@ -154,10 +154,13 @@ func (l *loop) rescue(c *conn) {
 	}
 }
 
-// drain says goodbye to every connection of the loop.
+// drain gives every connection of the loop a time within the window at which it
+// is told goodbye, so that the clients do not come back all at once.
 func (l *loop) drain() {
+	window := l.settings().DrainWindow.Milliseconds()
 	for _, c := range l.index.everyConn() {
-		l.serve(c, func(c *conn) { c.end(wire.CloseRestart, "gateway restarts") })
+		c.leaveAt = l.now + c.spread(window)
+		l.serve(c, (*conn).onDeadline)
 	}
 }
 

@@ -42,6 +42,9 @@ type Settings struct {
 	Slow      SlowOptions
 	Heartbeat HeartbeatOptions
 	Batch     BatchOptions
+	// DrainWindow is the time over which Shutdown spreads its goodbyes, and the
+	// clients their coming back.
+	DrainWindow time.Duration
 }
 
 // EchoOptions rule the endpoint /echo.

@@ -137,7 +137,7 @@ func TestTickLargerThanTheQueueIsTakenWhenEmpty(t *testing.T) {
 }
 
 func TestShutdownSaysGoodbyeToEverySession(t *testing.T) {
-	s := start(t, nil)
+	s := start(t, func(o *gateway.Options) { o.DrainWindow = 500 * time.Millisecond })
 	var clients []*client.Conn
 	for range 20 {
 		clients = append(clients, s.dial(t))
@@ -159,5 +159,46 @@ func TestShutdownSaysGoodbyeToEverySession(t *testing.T) {
 	}
 	if _, err := client.Dial(t.Context(), s.url("/ws"), s.options()); !errors.Is(err, client.ErrUnreachable) {
 		t.Fatalf("a new client got %v", err)
+	}
+}
+
+// The goodbyes are spread over the window, and so is the coming back.
+func TestDrainIsSpread(t *testing.T) {
+	const window = time.Second
+	s := start(t, func(o *gateway.Options) { o.DrainWindow = window })
+	const n = 40
+	type end struct {
+		at        time.Time
+		reconnect time.Duration
+	}
+	ends := make(chan end, n)
+	for range n {
+		c := s.dial(t)
+		go func() {
+			for {
+				_, err := c.Next(context.Background())
+				var closed *client.ClosedError
+				if errors.As(err, &closed) {
+					ends <- end{time.Now(), closed.ReconnectAfter}
+					return
+				}
+			}
+		}()
+	}
+	from := time.Now()
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	told, back := map[time.Duration]int{}, map[time.Duration]int{}
+	for range n {
+		e := <-ends
+		told[e.at.Sub(from)/(window/4)]++
+		back[e.reconnect/(window/4)]++
+		if e.reconnect >= window {
+			t.Errorf("come back after %v", e.reconnect)
+		}
+	}
+	if len(told) < 3 || len(back) < 3 {
+		t.Errorf("quarters of the window with goodbyes: %v, with returns: %v", told, back)
 	}
 }
