@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/sealcast/sealcast/gateway/admin"
 	"github.com/sealcast/sealcast/internal/config"
 )
 
@@ -75,15 +76,30 @@ func serveArgs(t *testing.T, environ, args []string) *running {
 // logged waits for a log line with this message and returns it.
 func (r *running) logged(msg string) map[string]any {
 	r.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		for line := range strings.Lines(r.stderr.String()) {
-			var entry map[string]any
-			if json.Unmarshal([]byte(line), &entry) == nil && entry["msg"] == msg {
-				return entry
-			}
+	return r.stderr.logged(r.t, msg, 1)
+}
+
+// entries are the log lines so far with this message.
+func (b *buffer) entries(msg string) []map[string]any {
+	var found []map[string]any
+	for line := range strings.Lines(b.String()) {
+		var entry map[string]any
+		if json.Unmarshal([]byte(line), &entry) == nil && entry["msg"] == msg {
+			found = append(found, entry)
 		}
 	}
-	r.t.Fatalf("no log line %q in\n%s", msg, r.stderr.String())
+	return found
+}
+
+// logged waits for the nth log line with this message.
+func (b *buffer) logged(t *testing.T, msg string, nth int) map[string]any {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if found := b.entries(msg); len(found) >= nth {
+			return found[nth-1]
+		}
+	}
+	t.Fatalf("no log line %q number %d in\n%s", msg, nth, b.String())
 	return nil
 }
 
@@ -114,6 +130,25 @@ func get(t *testing.T, url string) (int, string) {
 	return resp.StatusCode, string(body)
 }
 
+// infoOf asks the gateway that logged this line.
+func infoOf(t *testing.T, ready map[string]any) (info admin.Info) {
+	t.Helper()
+	_, body := get(t, "http://"+ready["admin"].(string)+"/v1/info")
+	if err := json.Unmarshal([]byte(body), &info); err != nil {
+		t.Fatal(err)
+	}
+	return info
+}
+
+// words joins a list of a log line.
+func words(list any) string {
+	var all []string
+	for _, w := range list.([]any) {
+		all = append(all, w.(string))
+	}
+	return strings.Join(all, " ")
+}
+
 func TestServeEmbedded(t *testing.T) {
 	r := serveWith(t, []string{"SEALCAST_SERVICE_HOST=x"}, "cipher.suites=[sm4-gcm, aes-128-gcm]", "cipher.allow_plain=true", "realm=test")
 	ready := r.logged("ready")
@@ -121,18 +156,9 @@ func TestServeEmbedded(t *testing.T) {
 	if status, body := get(t, adminURL+"/readyz"); status != 200 {
 		t.Errorf("readyz: %d %s", status, body)
 	}
-	_, body := get(t, adminURL+"/v1/info")
-	var info struct {
-		Suites       []string `json:"suites"`
-		PublicKey    string   `json:"public_key"`
-		Realm        string   `json:"realm"`
-		TemporaryKey bool     `json:"temporary_key"`
-	}
-	if err := json.Unmarshal([]byte(body), &info); err != nil {
-		t.Fatal(err)
-	}
+	info := infoOf(t, ready)
 	if strings.Join(info.Suites, " ") != "sm4-gcm aes-128-gcm plain" || info.Realm != "test" || !info.TemporaryKey {
-		t.Errorf("info: %s", body)
+		t.Errorf("info: %+v", info)
 	}
 	listen := ready["listen"].(string)
 	for _, want := range []string{
