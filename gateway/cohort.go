@@ -142,7 +142,6 @@ func (l *loop) flush() {
 }
 
 func (l *loop) serveCohort(co *cohort) {
-	defer l.rescue(nil)
 	l.build(co.pending)
 	first := co.first % max(len(co.members), 1)
 	co.first = first + 1

@@ -101,6 +101,12 @@ func (l *loop) Run(context.Context) error {
 }
 
 func (l *loop) read(x *letter) {
+	whole := false
+	defer func() {
+		if !whole && x.events != nil {
+			l.abandon()
+		}
+	}()
 	defer l.rescue(nil)
 	switch {
 	case x.events != nil:
@@ -109,6 +115,17 @@ func (l *loop) read(x *letter) {
 		l.finishHandshake(x.done)
 	case x.call != nil:
 		x.call()
+	}
+	whole = true
+}
+
+// abandon cuts every session of the loop that takes ticks, after a panic in work
+// for all of them: some ticks may be lost, and a lost tick is never silent.
+func (l *loop) abandon() {
+	for _, c := range l.index.everyConn() {
+		if c.sub != nil && c.phase != phaseClosed {
+			_ = l.el.Close(c.gc)
+		}
 	}
 }
 

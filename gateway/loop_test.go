@@ -94,6 +94,32 @@ func TestPanicCostsOneConnection(t *testing.T) {
 	}
 }
 
+// A panic while many sessions are served leaves none of them with a hole in its
+// ticks: they are cut, and come back.
+func TestPanicInAHandOverCutsEverySubscriber(t *testing.T) {
+	g, url := startEcho(t)
+	neighbour := dialEcho(t, url)
+	if err := echoes(neighbour); err != nil {
+		t.Fatal(err)
+	}
+	cut := make(chan bool, 1)
+	for _, l := range *g.loops.Load() {
+		l.call(func() {
+			for _, c := range l.index.everyConn() {
+				c.sub = &subscriber{}
+			}
+		})
+		l.Post([]fanout.Event{(*fanout.Reset)(nil)})
+		l.call(func() { cut <- len(l.index.conns) == 0 })
+	}
+	if !<-cut {
+		t.Error("a session that takes ticks is still there")
+	}
+	if n := g.Stats().Panics; n != 1 {
+		t.Errorf("%d panics counted", n)
+	}
+}
+
 func TestDeadLoopEndsServe(t *testing.T) {
 	g, err := New(Options{Loops: 1, Hub: noHub{}, Log: zap.NewNop()})
 	if err != nil {
