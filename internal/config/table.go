@@ -175,7 +175,7 @@ func timeSettings(c *Config) []setting {
 			"A client that takes nothing for this long is closed (4413).",
 			duration(&c.Slow.Timeout, 10*time.Millisecond, time.Hour)},
 		{"heartbeat.interval", "25s",
-			"A client gets a record at least this often.",
+			"A client gets a record at least this often. Connected clients keep to the timeout that they were told: a reload that makes the interval longer than that cuts off those that get nothing else.",
 			duration(&c.Heartbeat.Interval, 10*time.Millisecond, time.Hour)},
 		{"heartbeat.timeout", "75s",
 			"A client that sends nothing, not even a pong, for this long is closed (4410). Must be longer than the interval.",
