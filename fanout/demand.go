@@ -9,13 +9,14 @@ import (
 	"github.com/sealcast/sealcast/wire/topic"
 )
 
-// want is a filter that loops have acquired.
+// want is a filter that loops have acquired, or a rule stands for.
 type want struct {
-	filter  topic.Filter
-	node    *node
-	sub     *subscription // the narrowest subscription that would give it
-	holders []holder
-	loops   loopSet // those with a confirmed holder
+	filter   topic.Filter
+	node     *node
+	sub      *subscription // the narrowest subscription that would give it
+	holders  []holder
+	loops    loopSet // those with a confirmed holder
+	standing bool    // a rule wants it
 }
 
 // holder is one loop's acquisition.
@@ -43,17 +44,23 @@ func wanted(nodes []*node) (loops loopSet) {
 // What the loop holds already is released first.
 func (h *Hub) acquire(id LoopID, f topic.Filter, ticket Ticket) {
 	h.release(id, f)
+	w := h.want(f)
+	w.holders = append(w.holders, holder{loop: id, ticket: ticket})
+	h.nodes = h.root.above(h.nodes[:0], f.String())
+	if gives(h.nodes) {
+		h.confirm(w)
+	}
+}
+
+// want returns the want of a filter, and asks for it if it is new.
+func (h *Hub) want(f topic.Filter) *want {
 	n := h.root.grow(f.String())
 	if n.want == nil {
 		n.want = &want{filter: f, node: n}
 		n.want.sub = h.cover.want(f)
 		h.filters++
 	}
-	n.want.holders = append(n.want.holders, holder{loop: id, ticket: ticket})
-	h.nodes = h.root.above(h.nodes[:0], f.String())
-	if gives(h.nodes) {
-		h.confirm(n.want)
-	}
+	return n.want
 }
 
 // confirm tells the loops that wait for the filter which topics it has now.
@@ -113,7 +120,7 @@ func (h *Hub) release(id LoopID, f topic.Filter) {
 	if confirmed {
 		h.fade(w, id)
 	}
-	if len(w.holders) == 0 {
+	if len(w.holders) == 0 && !w.standing {
 		h.drop(w)
 	}
 }
@@ -131,7 +138,7 @@ func (h *Hub) fade(w *want, id LoopID) {
 			}
 		}
 		f.loops.remove(id)
-		if f.loops.empty() {
+		if f.loops.empty() && f.rule == nil {
 			h.forget(f)
 		}
 	}
@@ -150,7 +157,7 @@ func (h *Hub) refuse(w *want, err error) {
 	h.drop(w)
 }
 
-// drop forgets a filter that no loop holds.
+// drop forgets a filter that nobody holds.
 func (h *Hub) drop(w *want) {
 	h.filters--
 	h.cover.unwant(w.sub)

@@ -10,7 +10,8 @@
 //	out 3  dispatch.go          one hand-over per loop and turn of the hub
 //
 // cover.go decides which subscriptions to hold at the source, demand.go keeps
-// what the loops asked for, tree.go finds names and filters that match.
+// what the loops asked for, tree.go finds names and filters that match, past.go
+// keeps last values and last ticks for those who come later or come back.
 package fanout
 
 import (
@@ -24,7 +25,7 @@ const MaxLoops = 256
 // LoopID names an attached Loop.
 type LoopID int
 
-// Ticket names one call of Acquire. Tickets of a Hub grow and are never 0.
+// Ticket names one call of Acquire or Recall. Tickets of a Hub grow and are never 0.
 type Ticket uint64
 
 // Loop is the mailbox of one event loop. Post is called by the hub's goroutine
@@ -36,7 +37,7 @@ type Loop interface {
 	Post(events []Event)
 }
 
-// Event is a *Tick, *Reset, *Opened, *Confirmed or *Refused. A loop gets events
+// Event is a *Tick, *Reset, *Opened, *Confirmed, *Refused or *Recalled. A loop gets events
 // in the order in which they happened at the source. After Release it may still
 // see events of the filter's topics that were posted before.
 type Event interface{ event() }
@@ -91,8 +92,40 @@ type Refused struct {
 	Err    error // wraps ErrDenied or ErrNumbers; text for the user
 }
 
+// Position is the last tick of a topic that a subscriber has seen.
+type Position struct {
+	Topic      string
+	Epoch, Seq uint64
+}
+
+// Recall asks what is kept of the topics of some filters.
+type Recall struct {
+	Filters []topic.Filter
+	Since   []Position // of a subscriber that comes back, in any order
+}
+
+// Recalled answers Hub.Recall. It stands where the ticks that it holds end and
+// those begin that come as events.
+type Recalled struct {
+	Ticket   Ticket
+	Memories []Memory // of topics of which there is something to say
+}
+
+// Memory is what is kept of a topic for one subscriber. If Recovered, Ticks are
+// all that came after its position, oldest first, and may be none; else the last
+// value.
+type Memory struct {
+	Topic     uint32
+	Epoch     uint64 // of Ticks
+	Since     uint64 // Recovered: the position's sequence number
+	Recovered bool
+	Stale     bool // the last value may be out of date: ticks may have been lost since
+	Ticks     []*Tick
+}
+
 func (*Tick) event()      {}
 func (*Reset) event()     {}
 func (*Opened) event()    {}
 func (*Confirmed) event() {}
 func (*Refused) event()   {}
+func (*Recalled) event()  {}

@@ -17,6 +17,12 @@ const (
 	turnBytes = 4 << 20
 )
 
+// How often idle topics are looked for, at least and at most.
+const (
+	minSweep = 100 * time.Millisecond
+	maxSweep = time.Minute
+)
+
 // source is where ticks come from.
 type source interface {
 	// run stays connected until ctx ends, and puts what it hears into the queue.
@@ -45,8 +51,10 @@ type Hub struct {
 	cover      *cover
 	topics     map[string]*feed
 	filters    int
+	discovered int // topics that were opened by a message
 	lastNumber uint32
 	slab       slab
+	store      store
 	boxes      []outbox // by LoopID
 	link       uint64   // number of the connection that holds the subscriptions
 	nodes      []*node  // scratch of one walk in the tree
@@ -60,6 +68,7 @@ type turnState struct {
 	recovering   bool      // connected, but what was wanted then is not answered yet
 	unanswered   int       // recovering: answers to come
 	overflowSaid time.Time // when an overflow was logged last
+	fullSaid     time.Time // when MaxTopics was logged last
 }
 
 // mailbox takes the commands of the loops.
@@ -70,12 +79,13 @@ type mailbox struct {
 	tickets  Ticket
 }
 
-// command is one call of Attach, Acquire or Release.
+// command is one call of Attach, Acquire, Release or Recall.
 type command struct {
 	loop   LoopID
 	attach Loop         // Attach
 	filter topic.Filter // Acquire, Release
-	ticket Ticket       // Acquire
+	ticket Ticket       // Acquire, Recall
+	recall *Recall      // Recall
 }
 
 // NewHub makes a hub that does nothing until Run is called.
@@ -96,6 +106,7 @@ func newHub(opt Options) *Hub {
 	}
 	h.queue = newQueue(opt.QueueTicks, opt.QueueBytes, h.kick)
 	h.cover = newCover(h.root, opt.WholeSource)
+	h.store.limit = opt.HistoryBytes
 	return h
 }
 
@@ -118,13 +129,24 @@ func (h *Hub) Attach(loop Loop) LoopID {
 // subscribes to the filter, and once more only after Release or a *Refused. It
 // never blocks.
 func (h *Hub) Acquire(id LoopID, f topic.Filter) Ticket {
+	return h.ask(command{loop: id, filter: f})
+}
+
+// Recall asks what is kept of the topics of filters that the loop has acquired;
+// a *Recalled with the Ticket follows. It never blocks.
+func (h *Hub) Recall(id LoopID, r Recall) Ticket {
+	return h.ask(command{loop: id, recall: &r})
+}
+
+// ask posts a command that is answered.
+func (h *Hub) ask(c command) Ticket {
 	h.mail.mu.Lock()
 	h.mail.tickets++
-	ticket := h.mail.tickets
-	h.mail.commands = append(h.mail.commands, command{loop: id, filter: f, ticket: ticket})
+	c.ticket = h.mail.tickets
+	h.mail.commands = append(h.mail.commands, c)
 	h.mail.mu.Unlock()
 	h.kick()
-	return ticket
+	return c.ticket
 }
 
 // Release ends an acquisition, when the last client of the loop has left the
@@ -154,10 +176,14 @@ func (h *Hub) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { h.source.run(ctx) })
+	sweep := time.NewTicker(min(max(h.opt.TopicIdle/4, minSweep), maxSweep))
+	defer sweep.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-sweep.C:
+			h.sweep()
 		case <-h.wake:
 		}
 		for h.turn() && ctx.Err() == nil {
@@ -192,10 +218,13 @@ func (h *Hub) takeCommands() {
 	commands := h.mail.commands
 	h.mail.commands = h.turns.commands[:0]
 	h.mail.mu.Unlock()
-	for _, c := range commands {
+	for i := range commands {
+		c := &commands[i]
 		switch {
 		case c.attach != nil:
 			h.boxes = append(h.boxes, outbox{loop: c.attach})
+		case c.recall != nil:
+			h.recall(c)
 		case c.ticket != 0:
 			h.acquire(c.loop, c.filter, c.ticket)
 		default:
@@ -215,6 +244,7 @@ func (h *Hub) handle(it *item) {
 		h.overflow(it.note.dropped)
 	case itemUp:
 		h.link = it.note.link
+		h.stand()
 		h.cover.connected()
 		h.turns.recovering, h.turns.unanswered = true, len(h.cover.orders)
 	case itemDown:
@@ -234,6 +264,9 @@ func (h *Hub) handle(it *item) {
 
 // overflowQuiet is how long the log stays silent after an overflow; counters tell the rest.
 const overflowQuiet = 10 * time.Second
+
+// fullQuiet is the same for MaxTopics.
+const fullQuiet = time.Minute
 
 func (h *Hub) logOverflow() {
 	now := h.opt.Now()

@@ -25,6 +25,11 @@ type Options struct {
 	QueueTicks int // messages that wait between source and hub; default 65,536
 	QueueBytes int // their payloads and names, in bytes; default 64 MiB
 
+	Rules        []Rule        // what is kept of which topics
+	HistoryBytes int           // bound for all that is kept; default 256 MiB
+	MaxTopics    int           // topics that publishers may open under patterns; default: as many as they like
+	TopicIdle    time.Duration // after which a topic is forgotten that nobody follows and of which nothing is kept; default 1 h
+
 	Log    *zap.Logger      // default: none
 	Now    func() time.Time // default time.Now
 	Random rand.Source      // epochs and jitter; default ChaCha8 with a seed of the operating system
@@ -52,6 +57,8 @@ func (o Options) withDefaults() Options {
 	}
 	setDefault(&o.QueueTicks, 64<<10)
 	setDefault(&o.QueueBytes, 64<<20)
+	setDefault(&o.HistoryBytes, 256<<20)
+	setDefault(&o.TopicIdle, time.Hour)
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}

@@ -21,19 +21,25 @@ type Stats struct {
 	Resets        uint64 // new epochs of topics
 	Lost          uint64 // connections to the source that were lost
 	Refused       uint64 // filters that the source did not allow, per loop
+	Evicted       uint64 // kept ticks that had to go because of Options.HistoryBytes
+	TopicsRefused uint64 // ticks dropped because they would have opened a topic beyond Options.MaxTopics
 
-	Topics        int // topics in which a loop has an interest
-	Filters       int // filters that loops have acquired
+	Topics        int // topics in which a loop has an interest, or of which something is kept
+	Filters       int // filters that loops have acquired, and those of rules
 	Subscriptions int // subscriptions at the source, asked for, confirmed, or about to end
 	QueueTicks    int // messages that wait for the hub
 	QueueBytes    int // their bytes
+	KeptTicks     int // last values and history
+	KeptBytes     int // what they count for in Options.HistoryBytes
 }
 
 // counters are written by the hub and read by any goroutine.
 type counters struct {
 	received, receivedBytes, copies, unmatched, invalid atomic.Uint64
 	oversized, unnumbered, resets, lost, refused        atomic.Uint64
+	evicted, topicsRefused                              atomic.Uint64
 	topics, filters, subscriptions                      atomic.Int64
+	keptTicks, keptBytes                                atomic.Int64
 }
 
 // gauge publishes the levels that the hub owns.
@@ -41,6 +47,8 @@ func (c *counters) gauge(h *Hub) {
 	c.topics.Store(int64(len(h.topics)))
 	c.filters.Store(int64(h.filters))
 	c.subscriptions.Store(int64(h.cover.live))
+	c.keptTicks.Store(int64(h.store.ticks))
+	c.keptBytes.Store(int64(h.store.bytes))
 }
 
 // Stats returns the hub's counters.
@@ -57,9 +65,13 @@ func (h *Hub) Stats() Stats {
 		Resets:        c.resets.Load(),
 		Lost:          c.lost.Load(),
 		Refused:       c.refused.Load(),
+		Evicted:       c.evicted.Load(),
+		TopicsRefused: c.topicsRefused.Load(),
 		Topics:        int(c.topics.Load()),
 		Filters:       int(c.filters.Load()),
 		Subscriptions: int(c.subscriptions.Load()),
+		KeptTicks:     int(c.keptTicks.Load()),
+		KeptBytes:     int(c.keptBytes.Load()),
 	}
 	s.QueueTicks, s.QueueBytes, s.Dropped = h.queue.depth()
 	return s

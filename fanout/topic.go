@@ -12,7 +12,8 @@ import (
 // ErrNumbers reports that this process has used up its topic numbers.
 var ErrNumbers = errors.New("no topic number is left in this gateway process; restart it")
 
-// feed is a topic. It exists while a loop has a confirmed filter that matches it.
+// feed is a topic. It exists while a loop has a confirmed filter that matches
+// it, or a rule keeps something of it.
 type feed struct {
 	name   string
 	number uint32
@@ -22,6 +23,12 @@ type feed struct {
 	node   *node
 	cover  *subscription // copies count that come through it; nil: none comes
 	cause  wire.Cause    // why the source does not cover the topic
+
+	rule       *Rule // nil: nothing is kept
+	past       past
+	recalled   Ticket // of the last Recall that has looked here
+	discovered bool   // opened by a message
+	touched    int64  // microseconds since the Unix epoch, of the last tick or of the opening
 }
 
 func (f *feed) state() TopicState {
@@ -50,10 +57,12 @@ func (h *Hub) tick(it *item) {
 	h.count.received.Add(1)
 	h.count.receivedBytes.Add(uint64(len(it.payload)))
 	h.send(&f.loops, h.slab.tick(f, it))
+	h.remember(f, it)
+	f.touched = it.received
 	f.next++
 }
 
-// discover opens a topic that a loop's confirmed filter matches. With a message
+// discover opens a topic that a loop's confirmed filter or a rule matches. With a message
 // it does so only if that is the copy that counts. It returns nil if there is
 // nothing to open.
 func (h *Hub) discover(name string, it *item) *feed {
@@ -63,7 +72,7 @@ func (h *Hub) discover(name string, it *item) *feed {
 	}
 	h.nodes = h.root.above(h.nodes[:0], name)
 	first := oldest(h.nodes)
-	if first == nil || wanted(h.nodes).empty() {
+	if first == nil || wanted(h.nodes).empty() && h.rule(name) == nil {
 		h.count.unmatched.Add(1)
 		return nil
 	}
@@ -71,7 +80,15 @@ func (h *Hub) discover(name string, it *item) *feed {
 		h.count.copies.Add(1)
 		return nil
 	}
-	return h.open(name)
+	if h.full() {
+		return nil
+	}
+	f := h.open(name)
+	if f != nil {
+		f.discovered = true
+		h.discovered++
+	}
+	return f
 }
 
 // open makes a topic and tells the loops that have a confirmed filter for it.
@@ -84,13 +101,15 @@ func (h *Hub) open(name string) *feed {
 	h.lastNumber++
 	h.nodes = h.root.above(h.nodes[:0], name)
 	f := &feed{
-		name:   name,
-		number: h.lastNumber,
-		epoch:  h.newEpoch(0),
-		next:   1,
-		loops:  wanted(h.nodes),
-		cover:  oldest(h.nodes),
-		node:   h.root.grow(name),
+		name:    name,
+		number:  h.lastNumber,
+		epoch:   h.newEpoch(0),
+		next:    1,
+		loops:   wanted(h.nodes),
+		cover:   oldest(h.nodes),
+		node:    h.root.grow(name),
+		rule:    h.rule(name),
+		touched: h.opt.Now().UnixMicro(),
 	}
 	f.node.topic = f
 	h.topics[name] = f
@@ -98,16 +117,22 @@ func (h *Hub) open(name string) *feed {
 	return f
 }
 
-// forget drops a topic in which no loop has an interest any more. If it comes
+// forget drops a topic in which nobody has an interest any more. If it comes
 // back it is another topic, with a number and an epoch of its own.
 func (h *Hub) forget(f *feed) {
 	delete(h.topics, f.name)
+	h.store.shrink(f, 0)
+	if f.discovered {
+		h.discovered--
+	}
 	f.node.topic = nil
 	f.node.prune()
 }
 
-// renew begins a new epoch and tells the loops.
+// renew begins a new epoch and tells the loops. Of the old one the last value
+// stays, as a stale one.
 func (h *Hub) renew(f *feed, cause wire.Cause) {
+	h.store.shrink(f, 1)
 	f.epoch, f.next = h.newEpoch(f.epoch), 1
 	h.count.resets.Add(1)
 	h.send(&f.loops, &Reset{Topic: f.number, Epoch: f.epoch, NextSeq: f.next, Cause: cause})

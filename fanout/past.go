@@ -1,0 +1,255 @@
+package fanout
+
+import (
+	"unsafe"
+
+	"go.uber.org/zap"
+
+	"github.com/sealcast/sealcast/wire"
+	"github.com/sealcast/sealcast/wire/topic"
+)
+
+// Rule says what is kept of the topics that a filter matches. The first rule
+// that matches a topic decides.
+type Rule struct {
+	Match    topic.Filter
+	Snapshot bool // the last value, for whoever subscribes later
+	History  int  // the last ticks, so many, for subscribers that come back
+}
+
+// keep is how many ticks of a topic the rule keeps.
+func (r *Rule) keep() int {
+	if r.Snapshot {
+		return max(r.History, 1)
+	}
+	return max(r.History, 0)
+}
+
+// rule returns the rule that keeps something of a topic, or nil.
+func (h *Hub) rule(name string) *Rule {
+	for i := range h.opt.Rules {
+		if r := &h.opt.Rules[i]; r.Match.Match(name) {
+			if r.keep() == 0 {
+				return nil
+			}
+			return r
+		}
+	}
+	return nil
+}
+
+// stand wants what the rules keep, whether or not a loop does: who comes first
+// is to get a value too. It wants again what the source has refused before.
+func (h *Hub) stand() {
+	for i := range h.opt.Rules {
+		if r := &h.opt.Rules[i]; r.keep() > 0 {
+			h.want(r.Match).standing = true
+		}
+	}
+}
+
+// kept is a tick in the store.
+type kept struct {
+	feed         *feed
+	seq          uint64
+	received     int64
+	payload      string // the message's own memory
+	older, newer *kept  // of all topics
+	next         *kept  // of the same topic, newer
+}
+
+// What is counted for a kept tick and for a topic with one, beyond payload and name.
+const (
+	keptOverhead = 96
+	feedOverhead = 384
+)
+
+// past is what the store has of one topic: ticks of one epoch without a hole,
+// the oldest first.
+type past struct {
+	first, last *kept
+	count       int
+	epoch       uint64 // of the ticks; another one than the topic's: they are stale
+}
+
+// store keeps ticks of all topics, in the order in which they came, and lets the
+// oldest go when they are too many bytes. Owned by the hub.
+type store struct {
+	limit          int
+	bytes          int
+	ticks          int
+	oldest, newest *kept
+}
+
+// add keeps the topic's next tick in the place of one that is one too many, and
+// returns how many of any topic had to go because of the limit.
+func (s *store) add(f *feed, it *item) (evicted uint64) {
+	if f.past.epoch != f.epoch {
+		s.shrink(f, 0)
+		f.past.epoch = f.epoch
+	}
+	var k *kept
+	if f.past.count >= f.rule.keep() {
+		k = s.drop(f)
+	} else {
+		k = new(kept)
+	}
+	*k = kept{feed: f, seq: f.next, received: it.received, payload: it.payload, older: s.newest}
+	s.append(f, k)
+	for ; s.bytes > s.limit; evicted++ {
+		s.drop(s.oldest.feed) // of its topic it is the oldest, too
+	}
+	return evicted
+}
+
+func (s *store) append(f *feed, k *kept) {
+	if s.newest != nil {
+		s.newest.newer = k
+	} else {
+		s.oldest = k
+	}
+	s.newest = k
+	p := &f.past
+	if p.count == 0 {
+		p.first = k
+		s.bytes += len(f.name) + feedOverhead
+	} else {
+		p.last.next = k
+	}
+	p.last = k
+	p.count++
+	s.ticks++
+	s.bytes += len(k.payload) + keptOverhead
+}
+
+// drop takes the topic's oldest tick out and returns it for use as another one.
+func (s *store) drop(f *feed) *kept {
+	p := &f.past
+	k := p.first
+	p.first = k.next
+	p.count--
+	s.ticks--
+	s.bytes -= len(k.payload) + keptOverhead
+	if p.count == 0 {
+		p.last = nil
+		s.bytes -= len(f.name) + feedOverhead
+	}
+	if k.older != nil {
+		k.older.newer = k.newer
+	} else {
+		s.oldest = k.newer
+	}
+	if k.newer != nil {
+		k.newer.older = k.older
+	} else {
+		s.newest = k.older
+	}
+	return k
+}
+
+// shrink leaves the topic's last n ticks.
+func (s *store) shrink(f *feed, n int) {
+	for f.past.count > n {
+		s.drop(f)
+	}
+}
+
+// remember keeps a tick if the topic's rule says so.
+func (h *Hub) remember(f *feed, it *item) {
+	if f.rule != nil {
+		h.count.evicted.Add(h.store.add(f, it))
+	}
+}
+
+// recall answers Recall at this point in the order of events.
+func (h *Hub) recall(c *command) {
+	since := make(map[string]Position, len(c.recall.Since))
+	for _, p := range c.recall.Since {
+		since[p.Topic] = p
+	}
+	answer := &Recalled{Ticket: c.ticket}
+	for _, filter := range c.recall.Filters {
+		for _, n := range h.root.below(nil, filter.String()) {
+			f := n.topic
+			if f == nil || f.recalled == c.ticket {
+				continue
+			}
+			f.recalled = c.ticket
+			position, known := since[f.name]
+			if m := f.memory(position, known); m != nil {
+				answer.Memories = append(answer.Memories, *m)
+			}
+		}
+	}
+	h.boxes[c.loop].add(answer)
+}
+
+// memory returns what a subscriber gets that was at a position, or at none. It
+// returns nil if that is nothing.
+func (f *feed) memory(since Position, known bool) *Memory {
+	p := &f.past
+	current := p.count > 0 && p.epoch == f.epoch
+	if known && since.Epoch == f.epoch && since.Seq < f.next {
+		missed := f.next - 1 - since.Seq
+		if missed == 0 || current && missed <= uint64(p.count) {
+			return &Memory{Topic: f.number, Epoch: f.epoch, Recovered: true, Since: since.Seq, Ticks: f.lastTicks(int(missed))}
+		}
+	}
+	if p.count == 0 || !f.rule.Snapshot {
+		return nil
+	}
+	return &Memory{Topic: f.number, Epoch: p.epoch, Stale: !current || f.cover == nil, Ticks: f.lastTicks(1)}
+}
+
+// lastTicks makes ticks of the last n that are kept.
+func (f *feed) lastTicks(n int) []*Tick {
+	if n == 0 {
+		return nil
+	}
+	k := f.past.first
+	for range f.past.count - n {
+		k = k.next
+	}
+	ticks, pointers := make([]Tick, n), make([]*Tick, n)
+	heads := make([]byte, 0, n*headBytes)
+	for i := range ticks {
+		start := len(heads)
+		heads = wire.AppendHead(heads, f.number, k.seq, len(k.payload))
+		ticks[i] = Tick{
+			Topic:      f.number,
+			Seq:        k.seq,
+			ReceivedUS: k.received,
+			Head:       heads[start:len(heads):len(heads)],
+			Payload:    unsafe.Slice(unsafe.StringData(k.payload), len(k.payload)), // shared and never written
+		}
+		pointers[i] = &ticks[i]
+		k = k.next
+	}
+	return pointers
+}
+
+// full tells whether a publisher may not open another topic, and says so in the
+// log now and then.
+func (h *Hub) full() bool {
+	if h.opt.MaxTopics == 0 || h.discovered < h.opt.MaxTopics {
+		return false
+	}
+	h.count.topicsRefused.Add(1)
+	if now := h.opt.Now(); now.Sub(h.turns.fullSaid) >= fullQuiet {
+		h.turns.fullSaid = now
+		h.opt.Log.Warn("ticks of new topics are dropped: there are as many topics as allowed", zap.Int("topics", h.opt.MaxTopics))
+	}
+	return true
+}
+
+// sweep forgets topics in which no loop has an interest, of which nothing is
+// kept any more, and for which no tick has come for a while.
+func (h *Hub) sweep() {
+	before := h.opt.Now().Add(-h.opt.TopicIdle).UnixMicro()
+	for _, f := range h.topics {
+		if f.loops.empty() && f.past.count == 0 && f.touched < before {
+			h.forget(f)
+		}
+	}
+	h.count.gauge(h)
+}
