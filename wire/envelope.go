@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strconv"
 )
 
 // Kind is the first byte of every binary message (docs/protocol.md section 2).
@@ -39,8 +40,29 @@ const (
 // Codec names the compression of a plaintext's body.
 type Codec byte
 
-// CodecNone is a body as it is; every client understands it.
-const CodecNone Codec = 0
+// The codecs of version 1. All but CodecNone are for batches alone, and only
+// after Connected has named the codec.
+const (
+	CodecNone     Codec = 0 // a body as it is; every client understands it
+	CodecSnappy   Codec = 1 // a Snappy block
+	CodecZstd     Codec = 2 // one Zstandard frame
+	CodecZstdDict Codec = 3 // one Zstandard frame, with the dictionary of Connected
+)
+
+// String is the codec's name in settings and messages.
+func (c Codec) String() string {
+	switch c {
+	case CodecNone:
+		return "none"
+	case CodecSnappy:
+		return "snappy"
+	case CodecZstd:
+		return "zstd"
+	case CodecZstdDict:
+		return "zstd with a dictionary"
+	}
+	return "codec " + strconv.Itoa(int(c))
+}
 
 // PlainHeaderSize is the length of what stands before a push plaintext's body:
 //

@@ -59,7 +59,7 @@ func appendMessage(dst []byte, m proto.Message) ([]byte, error) {
 }
 
 // ParseServerFrame reads the plaintext of a record from the gateway. It is
-// strict: no compression, exactly one message, one that this version knows.
+// strict: no compression (see ParseBatchBody), exactly one message, one that this version knows.
 // Unknown fields inside it are ignored. The frame owns its memory.
 func ParseServerFrame(plaintext []byte) (*ServerFrame, error) {
 	f := new(ServerFrame)
@@ -87,6 +87,24 @@ func parseFrame(plaintext []byte, f proto.Message) error {
 	if codec != CodecNone {
 		return fmt.Errorf("%w: %d", ErrCodec, codec)
 	}
+	return parseBody(body, f)
+}
+
+// ParseBatchBody reads a body that was compressed, once it is decompressed. It
+// is as strict as ParseServerFrame and takes nothing but a Batch. The Batch
+// owns its memory.
+func ParseBatchBody(body []byte) (*ServerFrame, error) {
+	f := new(ServerFrame)
+	if err := parseBody(body, f); err != nil {
+		return nil, err
+	}
+	if f.GetBatch() == nil {
+		return nil, fmt.Errorf("%w: a compressed message that is no Batch", ErrFrame)
+	}
+	return f, nil
+}
+
+func parseBody(body []byte, f proto.Message) error {
 	if err := checkOneMessage(body, f); err != nil {
 		return err
 	}

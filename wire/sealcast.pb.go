@@ -652,6 +652,7 @@ type Connected struct {
 	Ticket              []byte                 `protobuf:"bytes,8,opt,name=ticket,proto3" json:"ticket,omitempty"`                                              // resumes this session's keys and identity once; empty: the gateway gives none
 	TicketNonce         []byte                 `protobuf:"bytes,9,opt,name=ticket_nonce,json=ticketNonce,proto3" json:"ticket_nonce,omitempty"`                 // 16 bytes, from which both sides derive the ticket's key
 	TicketLifetimeS     uint32                 `protobuf:"varint,10,opt,name=ticket_lifetime_s,json=ticketLifetimeS,proto3" json:"ticket_lifetime_s,omitempty"` // after which the ticket is refused
+	Dictionary          []byte                 `protobuf:"bytes,12,opt,name=dictionary,proto3" json:"dictionary,omitempty"`                                     // with codec 3: a Zstandard dictionary in its own format, which holds its id
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
 }
@@ -754,6 +755,13 @@ func (x *Connected) GetTicketLifetimeS() uint32 {
 		return x.TicketLifetimeS
 	}
 	return 0
+}
+
+func (x *Connected) GetDictionary() []byte {
+	if x != nil {
+		return x.Dictionary
+	}
+	return nil
 }
 
 // Limits are what the gateway takes from this session.
@@ -1500,7 +1508,7 @@ const file_wire_sealcast_proto_rawDesc = "" +
 	"\theartbeat\x18\x18 \x01(\v2\x16.sealcast.v1.HeartbeatH\x00R\theartbeat\x12*\n" +
 	"\x05error\x18\x1c \x01(\v2\x12.sealcast.v1.ErrorH\x00R\x05error\x12'\n" +
 	"\x04pong\x18\x1d \x01(\v2\x11.sealcast.v1.PongH\x00R\x04pongB\t\n" +
-	"\amessage\"\xe3\x02\n" +
+	"\amessage\"\x83\x03\n" +
 	"\tConnected\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x14\n" +
@@ -1512,7 +1520,10 @@ const file_wire_sealcast_proto_rawDesc = "" +
 	"\x06ticket\x18\b \x01(\fR\x06ticket\x12!\n" +
 	"\fticket_nonce\x18\t \x01(\fR\vticketNonce\x12*\n" +
 	"\x11ticket_lifetime_s\x18\n" +
-	" \x01(\rR\x0fticketLifetimeS\"S\n" +
+	" \x01(\rR\x0fticketLifetimeS\x12\x1e\n" +
+	"\n" +
+	"dictionary\x18\f \x01(\fR\n" +
+	"dictionary\"S\n" +
 	"\x06Limits\x12#\n" +
 	"\rmessage_bytes\x18\x01 \x01(\rR\fmessageBytes\x12$\n" +
 	"\rsubscriptions\x18\x02 \x01(\rR\rsubscriptions\"g\n" +

@@ -24,7 +24,7 @@ var watched = map[string]string{ // name in the table → path of the module
 var importTable = map[string][]string{
 	"wire":          {},
 	"wire/topic":    {},
-	"wire/codec":    {"compress"},
+	"wire/codec":    {"wire", "compress"},
 	"crypto/suite":  {"gmsm"},
 	"crypto/record": {"crypto/suite"},
 	"session":       {"wire", "crypto/suite", "crypto/record"},
@@ -34,7 +34,7 @@ var importTable = map[string][]string{
 	"gateway/upgrade": {},
 	"gateway/frame":   {"wire"},
 	"gateway": {
-		"session", "crypto/suite", "crypto/record", "fanout", "wire", "wire/topic",
+		"session", "crypto/suite", "crypto/record", "fanout", "wire", "wire/codec", "wire/topic",
 		"gateway/auth", "gateway/upgrade", "gateway/frame", "gnet",
 	},
 	"gateway/admin": {"gateway", "internal/version", "prometheus"},
@@ -55,11 +55,11 @@ var importTable = map[string][]string{
 	"internal/version":     {},
 
 	"cmd/sealcast": {
-		"gateway", "gateway/admin", "gateway/auth", "fanout", "session", "crypto/suite", "crypto/record", "wire", "wire/topic",
+		"gateway", "gateway/admin", "gateway/auth", "fanout", "session", "crypto/suite", "crypto/record", "wire", "wire/codec", "wire/topic",
 		"internal/config", "internal/embedded", "internal/version",
 	},
 	"cmd/sealctl": {
-		"client", "session", "crypto/suite", "wire", "wire/topic", "internal/cryptobench",
+		"client", "session", "crypto/suite", "wire", "wire/codec", "wire/topic", "internal/cryptobench",
 		"internal/loadgen", "internal/feed", "internal/feedfile", "internal/knownhosts", "internal/version", "go-redis",
 	},
 }
