@@ -50,6 +50,7 @@ type loopModel struct {
 	due       map[string]int // messages published when the topic began to be delivered
 	excused   map[string]bool
 	ticks     int
+	memory    memoryModel
 }
 
 // seen is what the loop knows of a topic.
@@ -121,6 +122,8 @@ func (m *loopModel) Post(events []Event) {
 			if m.tickets[e.Filter] == e.Ticket {
 				m.release(e.Filter)
 			}
+		case *Recalled:
+			m.recalled(e)
 		}
 	}
 }
@@ -206,6 +209,7 @@ func (m *loopModel) tick(e *Tick) {
 	}
 	m.due[s.Name] = max(m.due[s.Name], id)
 	s.id, s.link = id, link
+	m.memory.saw(s.Name, s.Epoch, e.Seq, id)
 	s.NextSeq++
 	m.ticks++
 }
@@ -295,6 +299,8 @@ func (s *story) step(calm bool) {
 		s.publish(name, s.world.message(name))
 	case n < 60:
 		s.toggle()
+	case n < 65 && len(s.hub.opt.Rules) > 0:
+		s.recall()
 	case n < 80:
 		s.answer()
 	case n < 97 || calm:
@@ -351,6 +357,9 @@ func (s *story) finish(t *testing.T) {
 	}
 	s.settle()
 	h := s.hub
+	if len(h.opt.Rules) > 0 {
+		return // they stay subscribed
+	}
 	if len(h.topics) != 0 || len(h.root.children) != 0 || len(h.cover.subs) != 0 || len(h.cover.missing) != 0 || len(s.subs) != 0 {
 		t.Errorf("left after the last release: %d topics, %d subscriptions, at the source %q", len(h.topics), len(h.cover.subs), s.subs)
 	}
