@@ -193,7 +193,7 @@ func TestNeighbourOfMutants(t *testing.T) {
 	eventually(t, "the neighbour alone", func() bool { return s.Stats().Connections == 1 })
 	goroutines := runtime.NumGoroutine()
 
-	const throwers = 8
+	const throwers = 4
 	var wg sync.WaitGroup
 	for i := range throwers {
 		wg.Go(func() {

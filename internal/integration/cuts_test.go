@@ -159,7 +159,7 @@ func TestStreamCutAnywhere(t *testing.T) {
 			for at := 1; at < size; at += c.step * stride(5) {
 				checks = append(checks, func() { check(fmt.Sprint("cut at ", at), true, cutAt(at)) })
 			}
-			concurrently(len(checks), func(i int) { checks[i]() })
+			concurrently(len(checks), 8, func(i int) { checks[i]() })
 		})
 	}
 	s.expectBase(t)

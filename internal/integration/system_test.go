@@ -18,6 +18,7 @@ import (
 	"github.com/sealcast/sealcast/crypto/suite"
 	"github.com/sealcast/sealcast/fanout"
 	"github.com/sealcast/sealcast/gateway"
+	"github.com/sealcast/sealcast/internal/rekeytest"
 	"github.com/sealcast/sealcast/session"
 	"github.com/sealcast/sealcast/wire"
 )
@@ -56,7 +57,7 @@ func start(t testing.TB) *system {
 		Log:     log,
 		Settings: gateway.Settings{
 			Suites:    suite.Policy{Enabled: sealing, AllowPlain: true, Hardware: suite.Hardware{AES: true}},
-			Session:   &session.GatewayConfig{Key: key, HardwareAES: true},
+			Session:   &session.GatewayConfig{Key: key, HardwareAES: true, Limits: rekeytest.Limits()},
 			Echo:      gateway.EchoOptions{Enabled: true, Unencrypted: true, MaxMessage: 1 << 20},
 			Limits:    gateway.Limits{Subscriptions: 100, Message: 64 << 10, Fragments: 1024},
 			Slow:      gateway.SlowOptions{Queue: 4 << 20, Timeout: 10 * time.Second},
@@ -112,7 +113,7 @@ func (s *system) expectBase(t testing.TB) {
 }
 
 func (s *system) options(ids ...suite.ID) client.Options {
-	return client.Options{Suites: ids, Pins: []session.PublicKey{s.key.Public()}, Name: "integration", PostQuantum: session.PostQuantumOff}
+	return client.Options{Suites: ids, Pins: []session.PublicKey{s.key.Public()}, Name: "integration", PostQuantum: session.PostQuantumOff, Rekey: rekeytest.Limits()}
 }
 
 func limited(t testing.TB) context.Context {
