@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -66,8 +67,8 @@ func TestReloadUnderFeed(t *testing.T) {
 	defer source.Close()
 	atRest := "redis: {mode: standalone, addrs: '" + source.Addr() + "'}\n"
 	other := atRest + "cipher: {suites: [sm4-gcm], prefer: sm4-gcm, post_quantum: 'off', rekey: {records: 1}}\nkey_file: " + keyFile(t) + "\n" +
-		"resumption: {enabled: false}\necho: {max_message: 1KiB}\nlimits: {connections: 5, subscriptions: 1, message: 2KiB, fragments: 2}\n" +
-		"slow: {queue: 1KiB, timeout: 1s}\nbatch: {max_ticks: 1, max_bytes: 256}\nheartbeat: {interval: 20s, timeout: 80s}\nlog: {level: debug}\n"
+		"resumption: {enabled: false}\necho: {max_message: 1KiB}\nlimits: {connections: 5, connections_per_ip: 5, handshakes_per_second: 5, deny: 192.0.2.1, subscriptions: 1, message: 2KiB, fragments: 2}\n" +
+		"slow: {queue: 1KiB, timeout: 1s}\nbatch: {max_ticks: 1, max_bytes: 256}\nheartbeat: {interval: 20s, timeout: 80s}\ndrain: {window: 1s}\norigins: 'https://a.example'\nlog: {level: debug}\n"
 	r := serveFile(t, atRest)
 	conn := subscribed(t, r.ready, client.Options{Insecure: true})
 	echo, err := client.DialEcho(t.Context(), "ws://"+r.ready["listen"].(string)+"/echo", client.Options{Insecure: true})
@@ -281,6 +282,30 @@ func TestSettingsThatNeedARestart(t *testing.T) {
 	if got := len(r.stderr.entries(warning)); got != 2 {
 		t.Errorf("%d warnings", got)
 	}
+	leave(conn)
+}
+
+// Who may connect changes for newcomers; who is there stays.
+func TestReloadOfAdmission(t *testing.T) {
+	r := serveFile(t, "")
+	conn := subscribed(t, r.ready, client.Options{Insecure: true})
+	url := "ws://" + r.ready["listen"].(string)
+	page := client.Options{Insecure: true, Header: http.Header{"Origin": {"https://b.example"}}}
+	leave(dial(t, r.ready, page))
+	r.reload("origins: https://a.example\n", taken)
+	if _, err := client.Dial(t.Context(), url, page); !errors.Is(err, client.ErrRefused) {
+		t.Errorf("another page: %v", err)
+	}
+	for _, limits := range []string{"deny: 127.0.0.0/8", "connections_per_ip: 1", "connections: 1"} {
+		r.reload("limits: {"+limits+"}\n", taken)
+		if second, err := client.Dial(t.Context(), url, client.Options{Insecure: true}); err == nil {
+			t.Errorf("%s: a second client is let in", limits)
+			leave(second)
+		}
+	}
+	r.reload("", taken)
+	leave(dial(t, r.ready, page))
+	(&demoTicks{t: t, conn: conn}).expect(5)
 	leave(conn)
 }
 

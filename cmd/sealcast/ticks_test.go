@@ -22,7 +22,7 @@ func TestTicksUntilStop(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := serveWith(t, nil, "key_file="+path, "realm=here", "cipher.suites=sm4-gcm", "cipher.post_quantum=required", "loops=1")
+	r := serveWith(t, nil, "key_file="+path, "realm=here", "cipher.suites=sm4-gcm", "cipher.post_quantum=required", "loops=1", "drain.window=0s")
 	url := "ws://" + r.logged("ready")["listen"].(string) + "/ws"
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()

@@ -37,12 +37,21 @@ func (s *services) gatewaySettings(f *inForce) gateway.Settings {
 		Suites: suite.Policy{
 			Enabled: c.Cipher.Suites, Prefer: c.Cipher.Prefer, AllowPlain: c.Cipher.AllowPlain, Hardware: s.hardware,
 		},
-		Session:   s.sessionConfig(f),
-		Echo:      gateway.EchoOptions(c.Echo),
-		Limits:    gateway.Limits{Connections: c.Limits.Connections, Subscriptions: c.Limits.Subscriptions, Message: c.Limits.Message, Fragments: c.Limits.Fragments},
-		Slow:      gateway.SlowOptions(c.Slow),
-		Heartbeat: gateway.HeartbeatOptions(c.Heartbeat),
-		Batch:     gateway.BatchOptions(c.Batch),
+		Session:     s.sessionConfig(f),
+		Origins:     c.Origins,
+		Echo:        gateway.EchoOptions(c.Echo),
+		Limits:      gatewayLimits(&c.Limits),
+		Slow:        gateway.SlowOptions(c.Slow),
+		Heartbeat:   gateway.HeartbeatOptions(c.Heartbeat),
+		Batch:       gateway.BatchOptions(c.Batch),
+		DrainWindow: min(c.Drain.Window, c.Drain.Timeout/2),
+	}
+}
+
+func gatewayLimits(l *config.Limits) gateway.Limits {
+	return gateway.Limits{
+		Connections: l.Connections, ConnectionsPerIP: l.ConnectionsPerIP, HandshakesPerSecond: l.HandshakesPerSecond,
+		Deny: l.Deny, Subscriptions: l.Subscriptions, Message: l.Message, Fragments: l.Fragments,
 	}
 }
 

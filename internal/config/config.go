@@ -4,6 +4,7 @@
 package config
 
 import (
+	"net/netip"
 	"time"
 
 	"github.com/sealcast/sealcast/crypto/suite"
@@ -25,6 +26,7 @@ type Config struct {
 	Redis      Redis
 	Topics     []Topic
 	Batch      Batch
+	Origins    []string // empty: any
 	Limits     Limits
 	Slow       Slow
 	Heartbeat  Heartbeat
@@ -120,11 +122,14 @@ type Batch struct {
 
 // Limits is the section limits.
 type Limits struct {
-	Connections   int // 0: as many as the descriptor limit allows
-	Subscriptions int
-	Message       int // bytes
-	Fragments     int
-	Tick          int // bytes
+	Connections         int // 0: as many as the descriptor limit allows
+	ConnectionsPerIP    int // 0: no limit
+	HandshakesPerSecond int // 0: no limit
+	Deny                []netip.Prefix
+	Subscriptions       int
+	Message             int // bytes
+	Fragments           int
+	Tick                int // bytes
 }
 
 // Slow is the section slow.
@@ -141,6 +146,7 @@ type Heartbeat struct {
 
 // Drain is the section drain.
 type Drain struct {
+	Window  time.Duration
 	Timeout time.Duration
 }
 

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"net/netip"
 	"time"
 
 	"github.com/sealcast/sealcast/crypto/record"
@@ -21,7 +22,7 @@ func table(c *Config) []setting {
 	var all []setting
 	for _, part := range [][]setting{
 		generalSettings(c), cipherSettings(&c.Cipher), rekeySettings(&c.Cipher.Rekey), resumptionSettings(&c.Resumption), echoSettings(&c.Echo), redisSettings(&c.Redis),
-		topicSettings(c), batchSettings(&c.Batch), limitSettings(&c.Limits), timeSettings(c), logSettings(&c.Log),
+		topicSettings(c), batchSettings(&c.Batch), originSettings(c), limitSettings(&c.Limits), timeSettings(c), logSettings(&c.Log),
 	} {
 		all = append(all, part...)
 	}
@@ -146,11 +147,28 @@ func batchSettings(c *Batch) []setting {
 	}
 }
 
+func originSettings(c *Config) []setting {
+	return []setting{
+		{"origins", "[]",
+			"Pages that may connect, by their origin, such as https://app.example. Empty: any page. Programs, which name no origin, always may.",
+			list(&c.Origins, "SCHEME://HOST or SCHEME://HOST:PORT", parseOrigin, func(s string) string { return s })},
+	}
+}
+
 func limitSettings(c *Limits) []setting {
 	return []setting{
 		{"limits.connections", "0",
 			"Most connections at once. 0: as many as the process's limit on open files allows.",
 			whole(&c.Connections, 0, 10_000_000)},
+		{"limits.connections_per_ip", "0",
+			"Most connections of one IPv4 address, or of one IPv6 network of 64 bits. 0: any number. Behind a proxy all clients share its address.",
+			whole(&c.ConnectionsPerIP, 0, 10_000_000)},
+		{"limits.handshakes_per_second", "0",
+			"Most handshakes that begin in a second, of all clients together. 0: any number.",
+			whole(&c.HandshakesPerSecond, 0, 1_000_000)},
+		{"limits.deny", "[]",
+			"Networks whose connections are closed at once, such as 192.0.2.0/24.",
+			list(&c.Deny, "addresses and networks such as 192.0.2.1, 192.0.2.0/24, 2001:db8::/32", parseNetwork, netip.Prefix.String)},
 		{"limits.subscriptions", "1000",
 			"Most names and patterns that one session may be subscribed to.",
 			whole(&c.Subscriptions, 1, 1_000_000)},
@@ -180,6 +198,9 @@ func timeSettings(c *Config) []setting {
 		{"heartbeat.timeout", "75s",
 			"A client that sends nothing, not even a pong, for this long is closed (4410). Must be longer than the interval.",
 			duration(&c.Heartbeat.Timeout, 20*time.Millisecond, 24*time.Hour)},
+		{"drain.window", "5s",
+			"Time over which a gateway that stops spreads its goodbyes, and clients their coming back, so that they do not come all at once. At most half of drain.timeout is used.",
+			duration(&c.Drain.Window, 0, time.Hour)},
 		{"drain.timeout", "30s",
 			"Longest time from a signal to stop until the process ends.",
 			duration(&c.Drain.Timeout, 10*time.Millisecond, time.Hour)},

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"net/netip"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -117,4 +119,32 @@ func checkAddress(s string) error {
 		return fmt.Errorf("%s is not an address HOST:PORT", clip(s))
 	}
 	return nil
+}
+
+// parseOrigin reads what a browser sends as Origin (RFC 6454 section 6.2).
+func parseOrigin(s string) (string, error) {
+	u, err := url.Parse(s)
+	switch {
+	case err != nil || u.Scheme == "" || u.Hostname() == "" || u.User != nil:
+		return "", hinted{clip(s) + " is not an origin", "write scheme and host, such as https://app.example"}
+	case u.Path != "" || u.RawQuery != "" || u.Fragment != "":
+		return "", hinted{clip(s) + " has more than scheme, host and port", "write " + u.Scheme + "://" + u.Host}
+	}
+	return s, nil
+}
+
+// parseNetwork reads a network or a single address.
+func parseNetwork(s string) (netip.Prefix, error) {
+	if address, err := netip.ParseAddr(s); err == nil {
+		address = address.Unmap()
+		return address.Prefix(address.BitLen())
+	}
+	network, err := netip.ParsePrefix(s)
+	switch {
+	case err != nil || network.Addr().Is4In6():
+		return network, fmt.Errorf("%s is not an address or a network", clip(s))
+	case network != network.Masked():
+		return network, hinted{clip(s) + " has bits behind its length", "write " + network.Masked().String()}
+	}
+	return network, nil
 }
