@@ -16,6 +16,13 @@ import (
 // plaintext. Next itself never reads ahead.
 const defaultBacklog = 64 << 20
 
+// What a request takes at most, without names of topics.
+const (
+	messageOverhead  = 64
+	perFilter        = wire.MaxTopicName + 8 // with what protobuf adds
+	positionOverhead = 32
+)
+
 // Conn is one connection to a gateway for ticks. It does not reconnect.
 //
 // One goroutine calls Next. The other methods may be called by any goroutine,
@@ -37,12 +44,13 @@ type Conn struct {
 	events []Event // due before the rest of batch
 	tick   Tick    // returned last
 
-	mu       sync.Mutex // guards the next four
+	mu       sync.Mutex // guards the next five
 	queue    []queued
 	backlog  int // bytes in queue
 	requests map[uint64]*request
 	lastID   uint64
-	arrived  chan struct{} // holds a value when queue has grown since Next looked
+	since    map[string]Position // by topic, until its delivery begins
+	arrived  chan struct{}       // holds a value when queue has grown since Next looked
 }
 
 // tickHead is a batch entry with its payload.
@@ -69,6 +77,7 @@ func newConn(l *link) *Conn {
 		maxBacklog: defaultBacklog,
 		view:       newView(),
 		requests:   map[uint64]*request{},
+		since:      map[string]Position{},
 		arrived:    make(chan struct{}, 1),
 	}
 }
@@ -99,13 +108,22 @@ type Subscription struct {
 // from Next. Filters that are refused are listed; if none is accepted, it fails
 // with a *RequestError. Invalid filters are topic.ErrInvalid before anything is sent.
 func (c *Conn) Subscribe(ctx context.Context, filters ...string) (Subscription, error) {
+	return c.SubscribeFrom(ctx, nil, filters...)
+}
+
+// SubscribeFrom is Subscribe for a client that comes back with the Positions of
+// an earlier connection. What the gateway still has comes as ticks, before the
+// later ones; what is lost is told by a Gap, or by a Reset where nobody knows
+// how much. Positions of other topics are no fault.
+func (c *Conn) SubscribeFrom(ctx context.Context, since []Position, filters ...string) (Subscription, error) {
 	var all Subscription
 	filters, err := c.checkFilters(filters)
 	if err != nil {
 		return all, err
 	}
-	for part := range c.parts(filters) {
-		if err := c.subscribe(ctx, part, &all); err != nil {
+	c.comeBack(since)
+	for part := range c.parts(filters, len(since) > 0) {
+		if err := c.subscribe(ctx, part, c.positionsFor(part, since), &all); err != nil {
 			return all, err
 		}
 	}
@@ -116,8 +134,8 @@ func (c *Conn) Subscribe(ctx context.Context, filters ...string) (Subscription, 
 	return all, nil
 }
 
-func (c *Conn) subscribe(ctx context.Context, filters []string, all *Subscription) error {
-	m := &wire.Subscribe{}
+func (c *Conn) subscribe(ctx context.Context, filters []string, since []*wire.Position, all *Subscription) error {
+	m := &wire.Subscribe{Since: since}
 	for _, f := range filters {
 		m.Subscriptions = append(m.Subscriptions, &wire.Subscription{Filter: f})
 	}
@@ -145,7 +163,7 @@ func (c *Conn) Unsubscribe(ctx context.Context, filters ...string) error {
 	if err != nil {
 		return err
 	}
-	for part := range c.parts(filters) {
+	for part := range c.parts(filters, false) {
 		if err := c.unsubscribe(ctx, part); err != nil {
 			return err
 		}
@@ -195,10 +213,14 @@ func (c *Conn) checkFilters(filters []string) ([]string, error) {
 	return unique, nil
 }
 
-// parts cuts a list of filters into pieces that fit into one message each.
-func (c *Conn) parts(filters []string) func(yield func([]string) bool) {
-	const perFilter = wire.MaxTopicName + 8 // with what protobuf adds
-	n := max((c.maxPlaintext-64)/perFilter, 1)
+// parts cuts a list of filters into pieces that fit into one message each, or
+// into half of one.
+func (c *Conn) parts(filters []string, half bool) func(yield func([]string) bool) {
+	n := c.maxPlaintext - messageOverhead
+	if half {
+		n /= 2
+	}
+	n = max(n/perFilter, 1)
 	if c.maxPlaintext == 0 {
 		n = max(len(filters), 1)
 	}

@@ -86,7 +86,7 @@ func TestReceive(t *testing.T) {
 		t.Errorf("Subscribe: %+v, %v", got, err)
 	}
 	expect(t, conn,
-		"topics [{md:a 77 5} {md:b 78 1}]",
+		"topics [{md:a 77 5 false} {md:b 78 1 false}]",
 		`tick md:a 77/5 -0 m0 "five"`,
 		`tick md:b 78/1 -0 m0 ""`,
 		`tick md:a 77/6 -0 m0 "six"`,
@@ -95,7 +95,7 @@ func TestReceive(t *testing.T) {
 		`tick md:a 77/12 -2 m2 "merged two"`,
 		"gap md:b 78/2-2",
 		`tick md:b 78/4 -1 m1 "both"`,
-		"topics [{md:c 79 1}]",
+		"topics [{md:c 79 1 false}]",
 		"reset md:a 90/1 CAUSE_SOURCE_LOST",
 		`tick md:a 90/1 -0 m0 "anew"`,
 		`tick md:c 79/1 -0 m0 "\x00\xff"`,
@@ -115,7 +115,7 @@ func TestTickCloneAndTime(t *testing.T) {
 	if _, err := conn.Subscribe(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, conn, "topics [{a 7 1}]")
+	expect(t, conn, "topics [{a 7 1 false}]")
 	first, err := conn.Next(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -233,7 +233,7 @@ func TestConcurrentRequests(t *testing.T) {
 	if _, err := conn.Subscribe(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, conn, "topics [{a 7 1}]")
+	expect(t, conn, "topics [{a 7 1 false}]")
 	var group sync.WaitGroup
 	for i := range requests {
 		group.Go(func() {
@@ -285,7 +285,7 @@ func TestContextInterruptsAndLeavesTheConnection(t *testing.T) {
 		t.Errorf("Next: %v, %v", e, err)
 	}
 	goOn <- struct{}{}
-	expect(t, conn, "topics [{a 7 1}]", `tick a 7/1 -0 m0 "one"`)
+	expect(t, conn, "topics [{a 7 1 false}]", `tick a 7/1 -0 m0 "one"`)
 }
 
 func TestFragmentedMessages(t *testing.T) {
@@ -307,7 +307,7 @@ func TestFragmentedMessages(t *testing.T) {
 	if _, err := conn.Subscribe(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, conn, "topics [{a 7 1}]")
+	expect(t, conn, "topics [{a 7 1 false}]")
 	for seq := 1; seq <= 4; seq++ {
 		expect(t, conn, fmt.Sprintf("tick a 7/%d -0 m0 %q", seq, payload))
 	}
@@ -337,7 +337,7 @@ func TestBacklogIsBounded(t *testing.T) {
 	if _, err := conn.Ping(t.Context()); !errors.Is(err, ErrBacklog) {
 		t.Errorf("Ping: %v", err)
 	}
-	expect(t, conn, "topics [{a 7 1}]")
+	expect(t, conn, "topics [{a 7 1 false}]")
 	for range 100 { // what waited, and more
 		if e, err := conn.Next(t.Context()); err != nil {
 			t.Fatalf("%v, %v", e, err)

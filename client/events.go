@@ -7,8 +7,8 @@ import (
 	"github.com/sealcast/sealcast/wire"
 )
 
-// Event is what Next returns: *Tick, *Gap, *Reset, *TopicsAdded, *Refused or
-// *Heartbeat. More may be added; skip what you do not know.
+// Event is what Next returns: *Tick, *Snapshot, *Gap, *Reset, *TopicsAdded,
+// *Refused or *Heartbeat. More may be added; skip what you do not know.
 type Event interface{ event() }
 
 // Tick is one value of a topic. It is valid until the next call of Next; Clone
@@ -32,8 +32,25 @@ func (t *Tick) Clone() *Tick {
 	return &c
 }
 
+// Snapshot is the last value that a topic had before its delivery began. The
+// sequence of its ticks is the same with and without it.
+type Snapshot struct {
+	Topic      string
+	Epoch, Seq uint64
+	Time       time.Time // of receipt by the gateway, by its clock
+	Payload    []byte
+	Stale      bool // newer ticks may have been lost
+}
+
+// Position is the last tick that was seen of a topic. Seq 0 stands before the
+// first of the epoch.
+type Position struct {
+	Topic      string
+	Epoch, Seq uint64
+}
+
 // Gap tells that the ticks From to To of a topic are lost; it stands before the
-// tick that comes after them.
+// tick or the Snapshot that comes after them.
 type Gap struct {
 	Topic    string
 	Epoch    uint64
@@ -60,6 +77,8 @@ type TopicState struct {
 	Topic   string
 	Epoch   uint64
 	NextSeq uint64
+	// Recovered: it begins right after the position that SubscribeFrom was given.
+	Recovered bool
 }
 
 // Refused tells that a filter was refused or taken away without a call that
@@ -76,6 +95,7 @@ type Heartbeat struct {
 }
 
 func (*Tick) event()        {}
+func (*Snapshot) event()    {}
 func (*Gap) event()         {}
 func (*Reset) event()       {}
 func (*TopicsAdded) event() {}

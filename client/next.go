@@ -98,6 +98,8 @@ func (c *Conn) begin(f *wire.ServerFrame) error {
 		return c.view.release(m.Unsubscribed.GetFilters())
 	case *wire.ServerFrame_Topics:
 		return c.announce(m.Topics.GetTopics())
+	case *wire.ServerFrame_Snapshot:
+		return c.snapshot(m.Snapshot.GetValues())
 	case *wire.ServerFrame_Error:
 		refused := refusedBy(m.Error)
 		c.events = append(c.events, &refused)
@@ -110,13 +112,17 @@ func (c *Conn) begin(f *wire.ServerFrame) error {
 // announce makes events of topics that the gateway names.
 func (c *Conn) announce(topics []*wire.TopicState) error {
 	var added []TopicState
+	var missed []Event
 	for _, t := range topics {
 		meaning, err := c.view.announce(t)
 		switch {
 		case err != nil:
 			return err
 		case meaning == announcedNew:
-			added = append(added, TopicState{Topic: t.GetName(), Epoch: t.GetEpoch(), NextSeq: t.GetNextSeq()})
+			added = append(added, TopicState{Topic: t.GetName(), Epoch: t.GetEpoch(), NextSeq: t.GetNextSeq(), Recovered: t.GetRecovered()})
+			if e := c.missed(t); e != nil {
+				missed = append(missed, e)
+			}
 		case meaning == announcedReset:
 			c.events = append(c.events, &Reset{Topic: t.GetName(), Epoch: t.GetEpoch(), NextSeq: t.GetNextSeq()})
 		}
@@ -124,6 +130,7 @@ func (c *Conn) announce(topics []*wire.TopicState) error {
 	if len(added) > 0 {
 		c.events = append(c.events, &TopicsAdded{Topics: added})
 	}
+	c.events = append(c.events, missed...)
 	return nil
 }
 

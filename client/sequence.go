@@ -131,6 +131,19 @@ func (v *view) announce(s *wire.TopicState) (announced, error) {
 	return meaning, nil
 }
 
+// value names the topic of a last value, which says nothing about the sequence.
+// The name is empty when the topic is not wanted any more.
+func (v *view) value(x *wire.Value) (string, error) {
+	p := v.topics[x.GetTopic()]
+	switch {
+	case p == nil:
+		return "", fmt.Errorf("%w: value of topic %d", errSequence, x.GetTopic())
+	case !p.held:
+		return "", nil
+	}
+	return p.name, nil
+}
+
 // tick applies a tick's head. The position is nil when the tick is not wanted
 // any more; its epoch and name are valid until the next call.
 func (v *view) tick(h *wire.Head) (*position, verdict, error) {

@@ -271,6 +271,7 @@ type Subscribe struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            uint32                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"` // chosen by the client, repeated in the answer
 	Subscriptions []*Subscription        `protobuf:"bytes,2,rep,name=subscriptions,proto3" json:"subscriptions,omitempty"`
+	Since         []*Position            `protobuf:"bytes,3,rep,name=since,proto3" json:"since,omitempty"` // where the client was in topics of these filters, to recover what it missed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -319,6 +320,74 @@ func (x *Subscribe) GetSubscriptions() []*Subscription {
 	return nil
 }
 
+func (x *Subscribe) GetSince() []*Position {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+// Position is the last tick of a topic that a client has seen.
+type Position struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Topic         string                 `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"` // its name
+	Epoch         uint64                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Seq           uint64                 `protobuf:"varint,3,opt,name=seq,proto3" json:"seq,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Position) Reset() {
+	*x = Position{}
+	mi := &file_wire_sealcast_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Position) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Position) ProtoMessage() {}
+
+func (x *Position) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_sealcast_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Position.ProtoReflect.Descriptor instead.
+func (*Position) Descriptor() ([]byte, []int) {
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Position) GetTopic() string {
+	if x != nil {
+		return x.Topic
+	}
+	return ""
+}
+
+func (x *Position) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *Position) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
 type Subscription struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Filter        string                 `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"` // a topic name, or a pattern with * (one segment) and ** (the rest)
@@ -328,7 +397,7 @@ type Subscription struct {
 
 func (x *Subscription) Reset() {
 	*x = Subscription{}
-	mi := &file_wire_sealcast_proto_msgTypes[3]
+	mi := &file_wire_sealcast_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -340,7 +409,7 @@ func (x *Subscription) String() string {
 func (*Subscription) ProtoMessage() {}
 
 func (x *Subscription) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_sealcast_proto_msgTypes[3]
+	mi := &file_wire_sealcast_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -353,7 +422,7 @@ func (x *Subscription) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subscription.ProtoReflect.Descriptor instead.
 func (*Subscription) Descriptor() ([]byte, []int) {
-	return file_wire_sealcast_proto_rawDescGZIP(), []int{3}
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Subscription) GetFilter() string {
@@ -374,7 +443,7 @@ type Unsubscribe struct {
 
 func (x *Unsubscribe) Reset() {
 	*x = Unsubscribe{}
-	mi := &file_wire_sealcast_proto_msgTypes[4]
+	mi := &file_wire_sealcast_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -386,7 +455,7 @@ func (x *Unsubscribe) String() string {
 func (*Unsubscribe) ProtoMessage() {}
 
 func (x *Unsubscribe) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_sealcast_proto_msgTypes[4]
+	mi := &file_wire_sealcast_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -399,7 +468,7 @@ func (x *Unsubscribe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unsubscribe.ProtoReflect.Descriptor instead.
 func (*Unsubscribe) Descriptor() ([]byte, []int) {
-	return file_wire_sealcast_proto_rawDescGZIP(), []int{4}
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Unsubscribe) GetId() uint32 {
@@ -425,7 +494,7 @@ type Ping struct {
 
 func (x *Ping) Reset() {
 	*x = Ping{}
-	mi := &file_wire_sealcast_proto_msgTypes[5]
+	mi := &file_wire_sealcast_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -437,7 +506,7 @@ func (x *Ping) String() string {
 func (*Ping) ProtoMessage() {}
 
 func (x *Ping) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_sealcast_proto_msgTypes[5]
+	mi := &file_wire_sealcast_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -450,7 +519,7 @@ func (x *Ping) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ping.ProtoReflect.Descriptor instead.
 func (*Ping) Descriptor() ([]byte, []int) {
-	return file_wire_sealcast_proto_rawDescGZIP(), []int{5}
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Ping) GetId() uint64 {
@@ -469,6 +538,7 @@ type ServerFrame struct {
 	//	*ServerFrame_Subscribed
 	//	*ServerFrame_Unsubscribed
 	//	*ServerFrame_Topics
+	//	*ServerFrame_Snapshot
 	//	*ServerFrame_Batch
 	//	*ServerFrame_Heartbeat
 	//	*ServerFrame_Error
@@ -480,7 +550,7 @@ type ServerFrame struct {
 
 func (x *ServerFrame) Reset() {
 	*x = ServerFrame{}
-	mi := &file_wire_sealcast_proto_msgTypes[6]
+	mi := &file_wire_sealcast_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -492,7 +562,7 @@ func (x *ServerFrame) String() string {
 func (*ServerFrame) ProtoMessage() {}
 
 func (x *ServerFrame) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_sealcast_proto_msgTypes[6]
+	mi := &file_wire_sealcast_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -505,7 +575,7 @@ func (x *ServerFrame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerFrame.ProtoReflect.Descriptor instead.
 func (*ServerFrame) Descriptor() ([]byte, []int) {
-	return file_wire_sealcast_proto_rawDescGZIP(), []int{6}
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ServerFrame) GetMessage() isServerFrame_Message {
@@ -546,6 +616,15 @@ func (x *ServerFrame) GetTopics() *Topics {
 	if x != nil {
 		if x, ok := x.Message.(*ServerFrame_Topics); ok {
 			return x.Topics
+		}
+	}
+	return nil
+}
+
+func (x *ServerFrame) GetSnapshot() *Snapshot {
+	if x != nil {
+		if x, ok := x.Message.(*ServerFrame_Snapshot); ok {
+			return x.Snapshot
 		}
 	}
 	return nil
@@ -607,6 +686,10 @@ type ServerFrame_Topics struct {
 	Topics *Topics `protobuf:"bytes,19,opt,name=topics,proto3,oneof"`
 }
 
+type ServerFrame_Snapshot struct {
+	Snapshot *Snapshot `protobuf:"bytes,20,opt,name=snapshot,proto3,oneof"`
+}
+
 type ServerFrame_Batch struct {
 	Batch *Batch `protobuf:"bytes,21,opt,name=batch,proto3,oneof"`
 }
@@ -630,6 +713,8 @@ func (*ServerFrame_Subscribed) isServerFrame_Message() {}
 func (*ServerFrame_Unsubscribed) isServerFrame_Message() {}
 
 func (*ServerFrame_Topics) isServerFrame_Message() {}
+
+func (*ServerFrame_Snapshot) isServerFrame_Message() {}
 
 func (*ServerFrame_Batch) isServerFrame_Message() {}
 
@@ -659,7 +744,7 @@ type Connected struct {
 
 func (x *Connected) Reset() {
 	*x = Connected{}
-	mi := &file_wire_sealcast_proto_msgTypes[7]
+	mi := &file_wire_sealcast_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -671,7 +756,7 @@ func (x *Connected) String() string {
 func (*Connected) ProtoMessage() {}
 
 func (x *Connected) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_sealcast_proto_msgTypes[7]
+	mi := &file_wire_sealcast_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -684,7 +769,7 @@ func (x *Connected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Connected.ProtoReflect.Descriptor instead.
 func (*Connected) Descriptor() ([]byte, []int) {
-	return file_wire_sealcast_proto_rawDescGZIP(), []int{7}
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Connected) GetSession() string {
@@ -775,7 +860,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_wire_sealcast_proto_msgTypes[8]
+	mi := &file_wire_sealcast_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -787,7 +872,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_sealcast_proto_msgTypes[8]
+	mi := &file_wire_sealcast_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -800,7 +885,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_wire_sealcast_proto_rawDescGZIP(), []int{8}
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Limits) GetMessageBytes() uint32 {
@@ -829,7 +914,7 @@ type Subscribed struct {
 
 func (x *Subscribed) Reset() {
 	*x = Subscribed{}
-	mi := &file_wire_sealcast_proto_msgTypes[9]
+	mi := &file_wire_sealcast_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -841,7 +926,7 @@ func (x *Subscribed) String() string {
 func (*Subscribed) ProtoMessage() {}
 
 func (x *Subscribed) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_sealcast_proto_msgTypes[9]
+	mi := &file_wire_sealcast_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -854,7 +939,7 @@ func (x *Subscribed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subscribed.ProtoReflect.Descriptor instead.
 func (*Subscribed) Descriptor() ([]byte, []int) {
-	return file_wire_sealcast_proto_rawDescGZIP(), []int{9}
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Subscribed) GetId() uint32 {
@@ -888,7 +973,7 @@ type Unsubscribed struct {
 
 func (x *Unsubscribed) Reset() {
 	*x = Unsubscribed{}
-	mi := &file_wire_sealcast_proto_msgTypes[10]
+	mi := &file_wire_sealcast_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -900,7 +985,7 @@ func (x *Unsubscribed) String() string {
 func (*Unsubscribed) ProtoMessage() {}
 
 func (x *Unsubscribed) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_sealcast_proto_msgTypes[10]
+	mi := &file_wire_sealcast_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -913,7 +998,7 @@ func (x *Unsubscribed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unsubscribed.ProtoReflect.Descriptor instead.
 func (*Unsubscribed) Descriptor() ([]byte, []int) {
-	return file_wire_sealcast_proto_rawDescGZIP(), []int{10}
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Unsubscribed) GetId() uint32 {
@@ -940,7 +1025,7 @@ type Topics struct {
 
 func (x *Topics) Reset() {
 	*x = Topics{}
-	mi := &file_wire_sealcast_proto_msgTypes[11]
+	mi := &file_wire_sealcast_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -952,7 +1037,7 @@ func (x *Topics) String() string {
 func (*Topics) ProtoMessage() {}
 
 func (x *Topics) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_sealcast_proto_msgTypes[11]
+	mi := &file_wire_sealcast_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -965,7 +1050,7 @@ func (x *Topics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Topics.ProtoReflect.Descriptor instead.
 func (*Topics) Descriptor() ([]byte, []int) {
-	return file_wire_sealcast_proto_rawDescGZIP(), []int{11}
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Topics) GetTopics() []*TopicState {
@@ -982,13 +1067,14 @@ type TopicState struct {
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Epoch         uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`                    // below 2^53
 	NextSeq       uint64                 `protobuf:"varint,4,opt,name=next_seq,json=nextSeq,proto3" json:"next_seq,omitempty"` // sequence number of the next tick
+	Recovered     bool                   `protobuf:"varint,5,opt,name=recovered,proto3" json:"recovered,omitempty"`            // all ticks since the client's position follow; next_seq is that of the first
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TopicState) Reset() {
 	*x = TopicState{}
-	mi := &file_wire_sealcast_proto_msgTypes[12]
+	mi := &file_wire_sealcast_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1000,7 +1086,7 @@ func (x *TopicState) String() string {
 func (*TopicState) ProtoMessage() {}
 
 func (x *TopicState) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_sealcast_proto_msgTypes[12]
+	mi := &file_wire_sealcast_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1013,7 +1099,7 @@ func (x *TopicState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopicState.ProtoReflect.Descriptor instead.
 func (*TopicState) Descriptor() ([]byte, []int) {
-	return file_wire_sealcast_proto_rawDescGZIP(), []int{12}
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *TopicState) GetNumber() uint32 {
@@ -1044,6 +1130,143 @@ func (x *TopicState) GetNextSeq() uint64 {
 	return 0
 }
 
+func (x *TopicState) GetRecovered() bool {
+	if x != nil {
+		return x.Recovered
+	}
+	return false
+}
+
+// Snapshot carries last values of topics that begin to be delivered.
+type Snapshot struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Values        []*Value               `protobuf:"bytes,1,rep,name=values,proto3" json:"values,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Snapshot) Reset() {
+	*x = Snapshot{}
+	mi := &file_wire_sealcast_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Snapshot) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Snapshot) ProtoMessage() {}
+
+func (x *Snapshot) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_sealcast_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
+func (*Snapshot) Descriptor() ([]byte, []int) {
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Snapshot) GetValues() []*Value {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
+// Value is the last tick of a topic before its delivery began.
+type Value struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Topic         uint32                 `protobuf:"varint,1,opt,name=topic,proto3" json:"topic,omitempty"`
+	Epoch         uint64                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Seq           uint64                 `protobuf:"varint,3,opt,name=seq,proto3" json:"seq,omitempty"`
+	TimeUs        uint64                 `protobuf:"fixed64,4,opt,name=time_us,json=timeUs,proto3" json:"time_us,omitempty"` // the gateway's receipt, microseconds since the Unix epoch
+	Payload       []byte                 `protobuf:"bytes,5,opt,name=payload,proto3" json:"payload,omitempty"`
+	Stale         bool                   `protobuf:"varint,6,opt,name=stale,proto3" json:"stale,omitempty"` // newer ticks may have been lost
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Value) Reset() {
+	*x = Value{}
+	mi := &file_wire_sealcast_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Value) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Value) ProtoMessage() {}
+
+func (x *Value) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_sealcast_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Value.ProtoReflect.Descriptor instead.
+func (*Value) Descriptor() ([]byte, []int) {
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Value) GetTopic() uint32 {
+	if x != nil {
+		return x.Topic
+	}
+	return 0
+}
+
+func (x *Value) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *Value) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *Value) GetTimeUs() uint64 {
+	if x != nil {
+		return x.TimeUs
+	}
+	return 0
+}
+
+func (x *Value) GetPayload() []byte {
+	if x != nil {
+		return x.Payload
+	}
+	return nil
+}
+
+func (x *Value) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
+}
+
 // Batch carries ticks and resets in the order in which the gateway received them.
 // The heads stand before the payloads because two columns compress better than alternating fields.
 type Batch struct {
@@ -1057,7 +1280,7 @@ type Batch struct {
 
 func (x *Batch) Reset() {
 	*x = Batch{}
-	mi := &file_wire_sealcast_proto_msgTypes[13]
+	mi := &file_wire_sealcast_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1069,7 +1292,7 @@ func (x *Batch) String() string {
 func (*Batch) ProtoMessage() {}
 
 func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_sealcast_proto_msgTypes[13]
+	mi := &file_wire_sealcast_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1082,7 +1305,7 @@ func (x *Batch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batch.ProtoReflect.Descriptor instead.
 func (*Batch) Descriptor() ([]byte, []int) {
-	return file_wire_sealcast_proto_rawDescGZIP(), []int{13}
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Batch) GetBaseUs() uint64 {
@@ -1121,7 +1344,7 @@ type Head struct {
 
 func (x *Head) Reset() {
 	*x = Head{}
-	mi := &file_wire_sealcast_proto_msgTypes[14]
+	mi := &file_wire_sealcast_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1133,7 +1356,7 @@ func (x *Head) String() string {
 func (*Head) ProtoMessage() {}
 
 func (x *Head) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_sealcast_proto_msgTypes[14]
+	mi := &file_wire_sealcast_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1146,7 +1369,7 @@ func (x *Head) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Head.ProtoReflect.Descriptor instead.
 func (*Head) Descriptor() ([]byte, []int) {
-	return file_wire_sealcast_proto_rawDescGZIP(), []int{14}
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Head) GetTopic() uint32 {
@@ -1202,7 +1425,7 @@ type Reset struct {
 
 func (x *Reset) Reset() {
 	*x = Reset{}
-	mi := &file_wire_sealcast_proto_msgTypes[15]
+	mi := &file_wire_sealcast_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1214,7 +1437,7 @@ func (x *Reset) String() string {
 func (*Reset) ProtoMessage() {}
 
 func (x *Reset) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_sealcast_proto_msgTypes[15]
+	mi := &file_wire_sealcast_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1227,7 +1450,7 @@ func (x *Reset) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reset.ProtoReflect.Descriptor instead.
 func (*Reset) Descriptor() ([]byte, []int) {
-	return file_wire_sealcast_proto_rawDescGZIP(), []int{15}
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Reset) GetEpoch() uint64 {
@@ -1261,7 +1484,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_wire_sealcast_proto_msgTypes[16]
+	mi := &file_wire_sealcast_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1273,7 +1496,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_sealcast_proto_msgTypes[16]
+	mi := &file_wire_sealcast_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1286,7 +1509,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_wire_sealcast_proto_rawDescGZIP(), []int{16}
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Heartbeat) GetTimeUs() uint64 {
@@ -1309,7 +1532,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_wire_sealcast_proto_msgTypes[17]
+	mi := &file_wire_sealcast_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1321,7 +1544,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_sealcast_proto_msgTypes[17]
+	mi := &file_wire_sealcast_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1334,7 +1557,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_wire_sealcast_proto_rawDescGZIP(), []int{17}
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Error) GetId() uint32 {
@@ -1374,7 +1597,7 @@ type Pong struct {
 
 func (x *Pong) Reset() {
 	*x = Pong{}
-	mi := &file_wire_sealcast_proto_msgTypes[18]
+	mi := &file_wire_sealcast_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1386,7 +1609,7 @@ func (x *Pong) String() string {
 func (*Pong) ProtoMessage() {}
 
 func (x *Pong) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_sealcast_proto_msgTypes[18]
+	mi := &file_wire_sealcast_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1399,7 +1622,7 @@ func (x *Pong) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pong.ProtoReflect.Descriptor instead.
 func (*Pong) Descriptor() ([]byte, []int) {
-	return file_wire_sealcast_proto_rawDescGZIP(), []int{18}
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Pong) GetId() uint64 {
@@ -1421,7 +1644,7 @@ type Goodbye struct {
 
 func (x *Goodbye) Reset() {
 	*x = Goodbye{}
-	mi := &file_wire_sealcast_proto_msgTypes[19]
+	mi := &file_wire_sealcast_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1433,7 +1656,7 @@ func (x *Goodbye) String() string {
 func (*Goodbye) ProtoMessage() {}
 
 func (x *Goodbye) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_sealcast_proto_msgTypes[19]
+	mi := &file_wire_sealcast_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1446,7 +1669,7 @@ func (x *Goodbye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
 func (*Goodbye) Descriptor() ([]byte, []int) {
-	return file_wire_sealcast_proto_rawDescGZIP(), []int{19}
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Goodbye) GetCode() uint32 {
@@ -1486,24 +1709,30 @@ const file_wire_sealcast_proto_rawDesc = "" +
 	"\x06codecs\x18\x02 \x03(\rR\x06codecs\x12\x1f\n" +
 	"\vclient_name\x18\x03 \x01(\tR\n" +
 	"clientName\x12%\n" +
-	"\x0eclient_version\x18\x04 \x01(\tR\rclientVersion\"\\\n" +
+	"\x0eclient_version\x18\x04 \x01(\tR\rclientVersion\"\x89\x01\n" +
 	"\tSubscribe\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12?\n" +
-	"\rsubscriptions\x18\x02 \x03(\v2\x19.sealcast.v1.SubscriptionR\rsubscriptions\"&\n" +
+	"\rsubscriptions\x18\x02 \x03(\v2\x19.sealcast.v1.SubscriptionR\rsubscriptions\x12+\n" +
+	"\x05since\x18\x03 \x03(\v2\x15.sealcast.v1.PositionR\x05since\"H\n" +
+	"\bPosition\x12\x14\n" +
+	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x14\n" +
+	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x10\n" +
+	"\x03seq\x18\x03 \x01(\x04R\x03seq\"&\n" +
 	"\fSubscription\x12\x16\n" +
 	"\x06filter\x18\x01 \x01(\tR\x06filter\"7\n" +
 	"\vUnsubscribe\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12\x18\n" +
 	"\afilters\x18\x02 \x03(\tR\afilters\"\x16\n" +
 	"\x04Ping\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\x04R\x02id\"\xb4\x03\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\"\xe9\x03\n" +
 	"\vServerFrame\x126\n" +
 	"\tconnected\x18\x10 \x01(\v2\x16.sealcast.v1.ConnectedH\x00R\tconnected\x129\n" +
 	"\n" +
 	"subscribed\x18\x11 \x01(\v2\x17.sealcast.v1.SubscribedH\x00R\n" +
 	"subscribed\x12?\n" +
 	"\funsubscribed\x18\x12 \x01(\v2\x19.sealcast.v1.UnsubscribedH\x00R\funsubscribed\x12-\n" +
-	"\x06topics\x18\x13 \x01(\v2\x13.sealcast.v1.TopicsH\x00R\x06topics\x12*\n" +
+	"\x06topics\x18\x13 \x01(\v2\x13.sealcast.v1.TopicsH\x00R\x06topics\x123\n" +
+	"\bsnapshot\x18\x14 \x01(\v2\x15.sealcast.v1.SnapshotH\x00R\bsnapshot\x12*\n" +
 	"\x05batch\x18\x15 \x01(\v2\x12.sealcast.v1.BatchH\x00R\x05batch\x126\n" +
 	"\theartbeat\x18\x18 \x01(\v2\x16.sealcast.v1.HeartbeatH\x00R\theartbeat\x12*\n" +
 	"\x05error\x18\x1c \x01(\v2\x12.sealcast.v1.ErrorH\x00R\x05error\x12'\n" +
@@ -1536,13 +1765,23 @@ const file_wire_sealcast_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12\x18\n" +
 	"\afilters\x18\x02 \x03(\tR\afilters\"9\n" +
 	"\x06Topics\x12/\n" +
-	"\x06topics\x18\x01 \x03(\v2\x17.sealcast.v1.TopicStateR\x06topics\"i\n" +
+	"\x06topics\x18\x01 \x03(\v2\x17.sealcast.v1.TopicStateR\x06topics\"\x87\x01\n" +
 	"\n" +
 	"TopicState\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
 	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x19\n" +
-	"\bnext_seq\x18\x04 \x01(\x04R\anextSeq\"e\n" +
+	"\bnext_seq\x18\x04 \x01(\x04R\anextSeq\x12\x1c\n" +
+	"\trecovered\x18\x05 \x01(\bR\trecovered\"6\n" +
+	"\bSnapshot\x12*\n" +
+	"\x06values\x18\x01 \x03(\v2\x12.sealcast.v1.ValueR\x06values\"\x8e\x01\n" +
+	"\x05Value\x12\x14\n" +
+	"\x05topic\x18\x01 \x01(\rR\x05topic\x12\x14\n" +
+	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x10\n" +
+	"\x03seq\x18\x03 \x01(\x04R\x03seq\x12\x17\n" +
+	"\atime_us\x18\x04 \x01(\x06R\x06timeUs\x12\x18\n" +
+	"\apayload\x18\x05 \x01(\fR\apayload\x12\x14\n" +
+	"\x05stale\x18\x06 \x01(\bR\x05stale\"e\n" +
 	"\x05Batch\x12\x17\n" +
 	"\abase_us\x18\x01 \x01(\x06R\x06baseUs\x12'\n" +
 	"\x05heads\x18\x02 \x03(\v2\x11.sealcast.v1.HeadR\x05heads\x12\x1a\n" +
@@ -1591,55 +1830,61 @@ func file_wire_sealcast_proto_rawDescGZIP() []byte {
 }
 
 var file_wire_sealcast_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_wire_sealcast_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_wire_sealcast_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_wire_sealcast_proto_goTypes = []any{
 	(Cause)(0),           // 0: sealcast.v1.Cause
 	(*ClientFrame)(nil),  // 1: sealcast.v1.ClientFrame
 	(*Connect)(nil),      // 2: sealcast.v1.Connect
 	(*Subscribe)(nil),    // 3: sealcast.v1.Subscribe
-	(*Subscription)(nil), // 4: sealcast.v1.Subscription
-	(*Unsubscribe)(nil),  // 5: sealcast.v1.Unsubscribe
-	(*Ping)(nil),         // 6: sealcast.v1.Ping
-	(*ServerFrame)(nil),  // 7: sealcast.v1.ServerFrame
-	(*Connected)(nil),    // 8: sealcast.v1.Connected
-	(*Limits)(nil),       // 9: sealcast.v1.Limits
-	(*Subscribed)(nil),   // 10: sealcast.v1.Subscribed
-	(*Unsubscribed)(nil), // 11: sealcast.v1.Unsubscribed
-	(*Topics)(nil),       // 12: sealcast.v1.Topics
-	(*TopicState)(nil),   // 13: sealcast.v1.TopicState
-	(*Batch)(nil),        // 14: sealcast.v1.Batch
-	(*Head)(nil),         // 15: sealcast.v1.Head
-	(*Reset)(nil),        // 16: sealcast.v1.Reset
-	(*Heartbeat)(nil),    // 17: sealcast.v1.Heartbeat
-	(*Error)(nil),        // 18: sealcast.v1.Error
-	(*Pong)(nil),         // 19: sealcast.v1.Pong
-	(*Goodbye)(nil),      // 20: sealcast.v1.Goodbye
+	(*Position)(nil),     // 4: sealcast.v1.Position
+	(*Subscription)(nil), // 5: sealcast.v1.Subscription
+	(*Unsubscribe)(nil),  // 6: sealcast.v1.Unsubscribe
+	(*Ping)(nil),         // 7: sealcast.v1.Ping
+	(*ServerFrame)(nil),  // 8: sealcast.v1.ServerFrame
+	(*Connected)(nil),    // 9: sealcast.v1.Connected
+	(*Limits)(nil),       // 10: sealcast.v1.Limits
+	(*Subscribed)(nil),   // 11: sealcast.v1.Subscribed
+	(*Unsubscribed)(nil), // 12: sealcast.v1.Unsubscribed
+	(*Topics)(nil),       // 13: sealcast.v1.Topics
+	(*TopicState)(nil),   // 14: sealcast.v1.TopicState
+	(*Snapshot)(nil),     // 15: sealcast.v1.Snapshot
+	(*Value)(nil),        // 16: sealcast.v1.Value
+	(*Batch)(nil),        // 17: sealcast.v1.Batch
+	(*Head)(nil),         // 18: sealcast.v1.Head
+	(*Reset)(nil),        // 19: sealcast.v1.Reset
+	(*Heartbeat)(nil),    // 20: sealcast.v1.Heartbeat
+	(*Error)(nil),        // 21: sealcast.v1.Error
+	(*Pong)(nil),         // 22: sealcast.v1.Pong
+	(*Goodbye)(nil),      // 23: sealcast.v1.Goodbye
 }
 var file_wire_sealcast_proto_depIdxs = []int32{
 	2,  // 0: sealcast.v1.ClientFrame.connect:type_name -> sealcast.v1.Connect
 	3,  // 1: sealcast.v1.ClientFrame.subscribe:type_name -> sealcast.v1.Subscribe
-	5,  // 2: sealcast.v1.ClientFrame.unsubscribe:type_name -> sealcast.v1.Unsubscribe
-	6,  // 3: sealcast.v1.ClientFrame.ping:type_name -> sealcast.v1.Ping
-	4,  // 4: sealcast.v1.Subscribe.subscriptions:type_name -> sealcast.v1.Subscription
-	8,  // 5: sealcast.v1.ServerFrame.connected:type_name -> sealcast.v1.Connected
-	10, // 6: sealcast.v1.ServerFrame.subscribed:type_name -> sealcast.v1.Subscribed
-	11, // 7: sealcast.v1.ServerFrame.unsubscribed:type_name -> sealcast.v1.Unsubscribed
-	12, // 8: sealcast.v1.ServerFrame.topics:type_name -> sealcast.v1.Topics
-	14, // 9: sealcast.v1.ServerFrame.batch:type_name -> sealcast.v1.Batch
-	17, // 10: sealcast.v1.ServerFrame.heartbeat:type_name -> sealcast.v1.Heartbeat
-	18, // 11: sealcast.v1.ServerFrame.error:type_name -> sealcast.v1.Error
-	19, // 12: sealcast.v1.ServerFrame.pong:type_name -> sealcast.v1.Pong
-	9,  // 13: sealcast.v1.Connected.limits:type_name -> sealcast.v1.Limits
-	13, // 14: sealcast.v1.Subscribed.topics:type_name -> sealcast.v1.TopicState
-	13, // 15: sealcast.v1.Topics.topics:type_name -> sealcast.v1.TopicState
-	15, // 16: sealcast.v1.Batch.heads:type_name -> sealcast.v1.Head
-	16, // 17: sealcast.v1.Head.reset:type_name -> sealcast.v1.Reset
-	0,  // 18: sealcast.v1.Reset.cause:type_name -> sealcast.v1.Cause
-	19, // [19:19] is the sub-list for method output_type
-	19, // [19:19] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	6,  // 2: sealcast.v1.ClientFrame.unsubscribe:type_name -> sealcast.v1.Unsubscribe
+	7,  // 3: sealcast.v1.ClientFrame.ping:type_name -> sealcast.v1.Ping
+	5,  // 4: sealcast.v1.Subscribe.subscriptions:type_name -> sealcast.v1.Subscription
+	4,  // 5: sealcast.v1.Subscribe.since:type_name -> sealcast.v1.Position
+	9,  // 6: sealcast.v1.ServerFrame.connected:type_name -> sealcast.v1.Connected
+	11, // 7: sealcast.v1.ServerFrame.subscribed:type_name -> sealcast.v1.Subscribed
+	12, // 8: sealcast.v1.ServerFrame.unsubscribed:type_name -> sealcast.v1.Unsubscribed
+	13, // 9: sealcast.v1.ServerFrame.topics:type_name -> sealcast.v1.Topics
+	15, // 10: sealcast.v1.ServerFrame.snapshot:type_name -> sealcast.v1.Snapshot
+	17, // 11: sealcast.v1.ServerFrame.batch:type_name -> sealcast.v1.Batch
+	20, // 12: sealcast.v1.ServerFrame.heartbeat:type_name -> sealcast.v1.Heartbeat
+	21, // 13: sealcast.v1.ServerFrame.error:type_name -> sealcast.v1.Error
+	22, // 14: sealcast.v1.ServerFrame.pong:type_name -> sealcast.v1.Pong
+	10, // 15: sealcast.v1.Connected.limits:type_name -> sealcast.v1.Limits
+	14, // 16: sealcast.v1.Subscribed.topics:type_name -> sealcast.v1.TopicState
+	14, // 17: sealcast.v1.Topics.topics:type_name -> sealcast.v1.TopicState
+	16, // 18: sealcast.v1.Snapshot.values:type_name -> sealcast.v1.Value
+	18, // 19: sealcast.v1.Batch.heads:type_name -> sealcast.v1.Head
+	19, // 20: sealcast.v1.Head.reset:type_name -> sealcast.v1.Reset
+	0,  // 21: sealcast.v1.Reset.cause:type_name -> sealcast.v1.Cause
+	22, // [22:22] is the sub-list for method output_type
+	22, // [22:22] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_wire_sealcast_proto_init() }
@@ -1653,11 +1898,12 @@ func file_wire_sealcast_proto_init() {
 		(*ClientFrame_Unsubscribe)(nil),
 		(*ClientFrame_Ping)(nil),
 	}
-	file_wire_sealcast_proto_msgTypes[6].OneofWrappers = []any{
+	file_wire_sealcast_proto_msgTypes[7].OneofWrappers = []any{
 		(*ServerFrame_Connected)(nil),
 		(*ServerFrame_Subscribed)(nil),
 		(*ServerFrame_Unsubscribed)(nil),
 		(*ServerFrame_Topics)(nil),
+		(*ServerFrame_Snapshot)(nil),
 		(*ServerFrame_Batch)(nil),
 		(*ServerFrame_Heartbeat)(nil),
 		(*ServerFrame_Error)(nil),
@@ -1669,7 +1915,7 @@ func file_wire_sealcast_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_wire_sealcast_proto_rawDesc), len(file_wire_sealcast_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   20,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -63,12 +63,7 @@ func (p *printer) tick(t *client.Tick) error {
 	switch {
 	case p.json != nil:
 		line := tickLine{Topic: t.Topic, Seq: t.Seq, Epoch: t.Epoch, Skipped: t.Skipped, Merged: t.Merged, TimeUS: t.Time.UnixMicro()}
-		if utf8.Valid(t.Payload) {
-			text := string(t.Payload)
-			line.Payload = &text
-		} else {
-			line.Base64 = t.Payload
-		}
+		line.Payload, line.Base64 = jsonPayload(t.Payload)
 		return outputError(p.json.Encode(line))
 	case p.raw:
 		p.out.Write(t.Payload)
@@ -107,6 +102,11 @@ type eventLine struct {
 	Event   string  `json:"event"`
 	Topic   string  `json:"topic,omitempty"`
 	Epoch   uint64  `json:"epoch,omitempty"`
+	Seq     uint64  `json:"seq,omitempty"`
+	TimeUS  int64   `json:"time_us,omitempty"`
+	Payload *string `json:"payload,omitempty"`
+	Base64  []byte  `json:"payload_base64,omitempty"`
+	Stale   bool    `json:"stale,omitempty"`
 	From    *uint64 `json:"from,omitempty"`
 	To      *uint64 `json:"to,omitempty"`
 	NextSeq *uint64 `json:"next_seq,omitempty"`
@@ -122,6 +122,8 @@ func (p *printer) event(e client.Event) error {
 	var line eventLine
 	var text string
 	switch e := e.(type) {
+	case *client.Snapshot:
+		line, text = snapshotLine(e)
 	case *client.Gap:
 		line = eventLine{Event: "gap", Topic: e.Topic, Epoch: e.Epoch, From: &e.From, To: &e.To}
 		text = fmt.Sprintf("gap: %s lost %d to %d", e.Topic, e.From, e.To)
@@ -143,6 +145,26 @@ func (p *printer) event(e client.Event) error {
 	}
 	fmt.Fprintf(p.events, "sealctl: %s\n", text)
 	return nil
+}
+
+// snapshotLine is a last value for programs and for people.
+func snapshotLine(s *client.Snapshot) (line eventLine, text string) {
+	line = eventLine{Event: "snapshot", Topic: s.Topic, Epoch: s.Epoch, Seq: s.Seq, TimeUS: s.Time.UnixMicro(), Stale: s.Stale}
+	line.Payload, line.Base64 = jsonPayload(s.Payload)
+	stale := ""
+	if s.Stale {
+		stale = " (stale)"
+	}
+	return line, fmt.Sprintf("snapshot: %s %d%s %s", s.Topic, s.Seq, stale, appendPrintable(nil, s.Payload))
+}
+
+// jsonPayload is a payload as text, or as bytes where it is no text.
+func jsonPayload(payload []byte) (text *string, raw []byte) {
+	if utf8.Valid(payload) {
+		s := string(payload)
+		return &s, nil
+	}
+	return nil, payload
 }
 
 // size is a number of bytes for people.

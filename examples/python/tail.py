@@ -35,11 +35,13 @@ def line(event: dict) -> dict | None:
     if event.get("event") == "error":
         return {"event": "refused", "filter": event["filter"], "code": event["code"], "text": event["text"]}
     if "event" in event:
-        return event if event["event"] in ("gap", "reset") else None
+        if event["event"] != "snapshot":
+            return event if event["event"] in ("gap", "reset") else None
     event = dict(event)
     payload = event.pop("payload")
-    if not event["merged"]:
-        del event["merged"]
+    for name in ("merged", "stale"):
+        if not event.get(name):
+            event.pop(name, None)
     try:
         event["payload"] = payload.decode()
     except UnicodeDecodeError:  # no text

@@ -104,7 +104,7 @@ class TestSession(unittest.IsolatedAsyncioTestCase):
             await g.introduce()
             self.assertEqual(len(g.plaintext), 1024)
             _, subscribe = await g.receive()
-            self.assertEqual(subscribe, {"id": 1, "subscriptions": [{"filter": "md:**"}]})
+            self.assertEqual(subscribe, {"id": 1, "subscriptions": [{"filter": "md:**"}], "since": []})
             state = {"number": 7, "name": "md:a", "epoch": 5, "next_seq": 1}
             await g.send("subscribed", {"id": 1, "filters": ["md:**"], "topics": [state]})
             for seq in range(1, 20):
@@ -286,6 +286,17 @@ class TestView(unittest.TestCase):
         self.view.filters.add("a")
         self.assertEqual(announce(9, 10), ["topic"])
         self.assertEqual(self.told(tick(1, 10)), [(10, 0)])  # no gap: nothing was asked for meanwhile
+
+    def test_snapshot(self) -> None:
+        self.view.filters.add("a")
+        list(self.view.announced([{"number": 1, "name": "a", "epoch": 7, "next_seq": 5}]))
+        value = {"topic": 1, "epoch": 6, "seq": 9, "time_us": 1, "payload": b"x", "stale": True}
+        self.assertEqual(list(self.view.snapshot([value])), [{"event": "snapshot", **value, "topic": "a"}])
+        self.assertEqual((self.view.topics[1].epoch, self.view.topics[1].last), (7, 4))
+        with self.assertRaises(ProtocolError):
+            list(self.view.snapshot([{**value, "topic": 2}]))
+        self.view.unsubscribed({"filters": ["a"]})
+        self.assertEqual(list(self.view.snapshot([value])), [])
 
     def test_match(self) -> None:
         for pattern, yes, no in (

@@ -123,6 +123,8 @@ class Session:
             yield from self.view.batch(message)
         elif name == "topics":
             yield from self.view.announced(message["topics"])
+        elif name == "snapshot":
+            yield from self.view.snapshot(message["values"])
         elif name == "subscribed":
             yield {"event": name, "id": message["id"], "filters": message["filters"]}
             yield from self.view.subscribed(message)

@@ -23,7 +23,7 @@ MESSAGES: dict[str, dict[int, tuple[str, str]]] = {
     },
     "ServerFrame": {
         16: ("connected", "Connected"), 17: ("subscribed", "Subscribed"), 18: ("unsubscribed", "Unsubscribed"),
-        19: ("topics", "Topics"), 21: ("batch", "Batch"), 24: ("heartbeat", "Heartbeat"),
+        19: ("topics", "Topics"), 20: ("snapshot", "Snapshot"), 21: ("batch", "Batch"), 24: ("heartbeat", "Heartbeat"),
         28: ("error", "Error"), 29: ("pong", "Pong"),
     },
     "Connect": {
@@ -36,13 +36,22 @@ MESSAGES: dict[str, dict[int, tuple[str, str]]] = {
         8: ("ticket", "bytes"), 9: ("ticket_nonce", "bytes"), 10: ("ticket_lifetime_s", "uint32"),
     },
     "Limits": {1: ("message_bytes", "uint32"), 2: ("subscriptions", "uint32")},
-    "Subscribe": {1: ("id", "uint32"), 2: ("subscriptions", "Subscription[]")},
+    "Subscribe": {1: ("id", "uint32"), 2: ("subscriptions", "Subscription[]"), 3: ("since", "Position[]")},
+    "Position": {1: ("topic", "string"), 2: ("epoch", "uint64"), 3: ("seq", "uint64")},
     "Subscription": {1: ("filter", "string")},
     "Subscribed": {1: ("id", "uint32"), 2: ("filters", "string[]"), 3: ("topics", "TopicState[]")},
     "Unsubscribe": {1: ("id", "uint32"), 2: ("filters", "string[]")},
     "Unsubscribed": {1: ("id", "uint32"), 2: ("filters", "string[]")},
     "Topics": {1: ("topics", "TopicState[]")},
-    "TopicState": {1: ("number", "uint32"), 2: ("name", "string"), 3: ("epoch", "uint64"), 4: ("next_seq", "uint64")},
+    "TopicState": {
+        1: ("number", "uint32"), 2: ("name", "string"), 3: ("epoch", "uint64"), 4: ("next_seq", "uint64"),
+        5: ("recovered", "bool"),
+    },
+    "Snapshot": {1: ("values", "Value[]")},
+    "Value": {
+        1: ("topic", "uint32"), 2: ("epoch", "uint64"), 3: ("seq", "uint64"),
+        4: ("time_us", "fixed64"), 5: ("payload", "bytes"), 6: ("stale", "bool"),
+    },
     "Batch": {1: ("base_us", "fixed64"), 2: ("heads", "Head[]"), 3: ("payloads", "bytes")},
     "Head": {
         1: ("topic", "uint32"), 2: ("seq", "uint64"), 3: ("size", "uint32"),
@@ -169,6 +178,8 @@ def convert(kind: str, raw: Any) -> Any:
             raise ProtocolError("a string is not UTF-8") from error
     if kind == "sint64":
         return raw >> 1 ^ -(raw & 1)
+    if kind == "bool":
+        return raw != 0
     if kind in ("uint32", "Cause"):
         return raw & 0xFFFFFFFF
     return raw

@@ -60,6 +60,15 @@ class View:
             p.epoch, p.last, p.held = s["epoch"], s["next_seq"] - 1, True
             yield {"event": kind, "topic": p.name, "epoch": p.epoch, "next_seq": s["next_seq"]}
 
+    def snapshot(self, values: list[Message]) -> Iterator[Event]:
+        """Last values from before the delivery began (6.6). They do not move the position."""
+        for v in values:
+            if v["topic"] not in self.topics:
+                raise ProtocolError(f"topic {v['topic']} was never announced")
+            p = self.topics[v["topic"]]
+            if p.held:
+                yield {"event": "snapshot", **v, "topic": p.name}
+
     def batch(self, message: Message) -> Iterator[Event]:
         """Ticks, gaps and resets of a Batch, which is checked as a whole first (6.4)."""
         heads, payloads = message["heads"], message["payloads"]

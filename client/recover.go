@@ -1,0 +1,89 @@
+package client
+
+import (
+	"slices"
+	"time"
+
+	"github.com/sealcast/sealcast/wire"
+	"github.com/sealcast/sealcast/wire/topic"
+)
+
+// Positions returns where the connection stands in every topic that it follows,
+// for SubscribeFrom on a later connection. It is for the goroutine that calls
+// Next, and most useful after that has failed.
+func (c *Conn) Positions() []Position {
+	var all []Position
+	for _, p := range c.view.topics {
+		if p.held {
+			all = append(all, Position{Topic: p.name, Epoch: p.epoch, Seq: p.next - 1})
+		}
+	}
+	return all
+}
+
+// comeBack notes positions to hold announcements against.
+func (c *Conn) comeBack(since []Position) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range since {
+		c.since[p.Topic] = p
+	}
+}
+
+// positionsFor picks the positions in topics of valid filters, as many as fit
+// into a message with them. What is left out is not recovered, and told as lost.
+func (c *Conn) positionsFor(filters []string, since []Position) []*wire.Position {
+	if len(since) == 0 {
+		return nil
+	}
+	room := c.maxPlaintext - messageOverhead - len(filters)*perFilter
+	parsed := make([]topic.Filter, len(filters))
+	for i, s := range filters {
+		parsed[i], _ = topic.ParseFilter(s)
+	}
+	var picked []*wire.Position
+	for _, p := range since {
+		if !slices.ContainsFunc(parsed, func(f topic.Filter) bool { return f.Match(p.Topic) }) {
+			continue
+		}
+		if room -= len(p.Topic) + positionOverhead; room < 0 && c.maxPlaintext > 0 {
+			break
+		}
+		picked = append(picked, &wire.Position{Topic: p.Topic, Epoch: p.Epoch, Seq: p.Seq})
+	}
+	return picked
+}
+
+// missed says what was lost between the position that the client came back with
+// and the point where the topic's delivery begins; nil if that is nothing.
+func (c *Conn) missed(t *wire.TopicState) Event {
+	c.mu.Lock()
+	p, ok := c.since[t.GetName()]
+	delete(c.since, t.GetName())
+	c.mu.Unlock()
+	switch {
+	case !ok:
+		return nil
+	case p.Epoch != t.GetEpoch():
+		return &Reset{Topic: p.Topic, Epoch: t.GetEpoch(), NextSeq: t.GetNextSeq()}
+	case t.GetNextSeq() > p.Seq+1:
+		return &Gap{Topic: p.Topic, Epoch: p.Epoch, From: p.Seq + 1, To: t.GetNextSeq() - 1}
+	}
+	return nil
+}
+
+// snapshot makes events of last values.
+func (c *Conn) snapshot(values []*wire.Value) error {
+	for _, v := range values {
+		name, err := c.view.value(v)
+		if err != nil {
+			return err
+		}
+		if name == "" {
+			continue
+		}
+		c.events = append(c.events, &Snapshot{Topic: name, Epoch: v.GetEpoch(), Seq: v.GetSeq(),
+			Time: time.UnixMicro(int64(v.GetTimeUs())), Payload: v.GetPayload(), Stale: v.GetStale()})
+	}
+	return nil
+}
