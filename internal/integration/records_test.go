@@ -80,7 +80,7 @@ var directions = []string{up: "to the gateway", down: "to the client"}
 // direction and with every suite that protects. The first message arrives, the
 // second never does, and nothing after it.
 func TestEveryRecordByteOnTheWire(t *testing.T) {
-	s := start(t)
+	s := startCounted(t)
 	for _, id := range sealing {
 		for direction, name := range directions {
 			t.Run(id.String()+"/"+name, func(t *testing.T) {
@@ -140,7 +140,7 @@ func as(kind wire.Kind) func([]byte) [][]byte {
 // TestRecordsOnTheWire removes, repeats, reorders and replaces records. Message
 // 0 of a direction is its handshake message, message n its record n-1.
 func TestRecordsOnTheWire(t *testing.T) {
-	s := start(t)
+	s := startCounted(t)
 	for _, test := range []struct {
 		name   string
 		after  int // messages that arrive
@@ -179,7 +179,7 @@ func TestRecordsOnTheWire(t *testing.T) {
 // TestKeyUpdatesOnTheWire does the same to key updates. The client changes its
 // key before every record but the first: message 2n is the update before record n.
 func TestKeyUpdatesOnTheWire(t *testing.T) {
-	s := start(t)
+	s := startCounted(t)
 	opts := s.options(suite.AES128GCM)
 	opts.Rekey = record.Limits{Records: 1}
 	if heard, err := s.converse(t, &middle{}, opts); !slices.Equal(heard, spoken) || err != nil {
@@ -208,7 +208,7 @@ func TestKeyUpdatesOnTheWire(t *testing.T) {
 // TestForeignRecordsOnTheWire puts records where they do not belong: back to
 // their sender, and into another session of the same client.
 func TestForeignRecordsOnTheWire(t *testing.T) {
-	s := start(t)
+	s := startCounted(t)
 	for _, id := range sealing {
 		earlier := &middle{}
 		if _, err := s.converse(t, earlier, s.options(id)); err != nil {
@@ -244,7 +244,7 @@ func TestGoodbyeOnTheWire(t *testing.T) {
 		"repeated": {func(n int, msg []byte) [][]byte { return [][]byte{msg, bytes.Clone(msg)}[:min(n+1, 2)] }, true, wire.CloseRestart},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := start(t)
+			s := startCounted(t)
 			m := &middle{toClient: test.change}
 			opts := s.options(suite.AES128GCM)
 			opts.NetDial = m.dial
@@ -272,7 +272,7 @@ func keepUnless(kind wire.Kind, msg []byte) [][]byte {
 // TestWithoutACipherTheMiddleWins: under plain the same change goes through, so
 // it is the cipher that stops it elsewhere.
 func TestWithoutACipherTheMiddleWins(t *testing.T) {
-	s := start(t)
+	s := startCounted(t)
 	for direction, name := range directions {
 		m := &middle{}
 		*[2]*edit{&m.toGateway, &m.toClient}[direction] = flip(1, 1, 5)

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap/zaptest"
 
 	"github.com/sealcast/sealcast/client"
+	"github.com/sealcast/sealcast/crypto/record"
 	"github.com/sealcast/sealcast/crypto/suite"
 	"github.com/sealcast/sealcast/fanout"
 	"github.com/sealcast/sealcast/gateway"
@@ -37,16 +38,29 @@ type system struct {
 	*gateway.Gateway
 	redis *miniredis.Miniredis
 	key   *session.StaticKey
+	rekey record.Limits // of both sides
 	addr  string
 }
 
 func start(t testing.TB) *system {
 	t.Helper()
+	return startWith(t, rekeytest.Limits())
+}
+
+// startCounted is for tests that address messages by their number: there are no
+// key updates between records.
+func startCounted(t testing.TB) *system {
+	t.Helper()
+	return startWith(t, record.Limits{})
+}
+
+func startWith(t testing.TB, rekey record.Limits) *system {
+	t.Helper()
 	key, err := session.GenerateStaticKey(rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &system{redis: miniredis.RunT(t), key: key}
+	s := &system{redis: miniredis.RunT(t), key: key, rekey: rekey}
 	log := zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel))
 	hub := fanout.NewHub(fanout.Options{Redis: fanout.Redis{Addrs: []string{s.redis.Addr()}}, WholeSource: true, Log: log})
 	s.Gateway, err = gateway.New(gateway.Options{
@@ -57,7 +71,7 @@ func start(t testing.TB) *system {
 		Log:     log,
 		Settings: gateway.Settings{
 			Suites:    suite.Policy{Enabled: sealing, AllowPlain: true, Hardware: suite.Hardware{AES: true}},
-			Session:   &session.GatewayConfig{Key: key, HardwareAES: true, Limits: rekeytest.Limits()},
+			Session:   &session.GatewayConfig{Key: key, HardwareAES: true, Limits: rekey},
 			Echo:      gateway.EchoOptions{Enabled: true, Unencrypted: true, MaxMessage: 1 << 20},
 			Limits:    gateway.Limits{Subscriptions: 100, Message: 64 << 10, Fragments: 1024},
 			Slow:      gateway.SlowOptions{Queue: 4 << 20, Timeout: 10 * time.Second},
@@ -113,7 +127,7 @@ func (s *system) expectBase(t testing.TB) {
 }
 
 func (s *system) options(ids ...suite.ID) client.Options {
-	return client.Options{Suites: ids, Pins: []session.PublicKey{s.key.Public()}, Name: "integration", PostQuantum: session.PostQuantumOff, Rekey: rekeytest.Limits()}
+	return client.Options{Suites: ids, Pins: []session.PublicKey{s.key.Public()}, Name: "integration", PostQuantum: session.PostQuantumOff, Rekey: s.rekey}
 }
 
 func limited(t testing.TB) context.Context {

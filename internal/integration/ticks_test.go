@@ -58,7 +58,7 @@ func (s *system) watch(t *testing.T, m *middle, id suite.ID, ticks []string) (go
 // TestTicksOnTheWire: what somebody does to the records of a push session ends
 // it, and no tick comes out that was altered, repeated or out of place.
 func TestTicksOnTheWire(t *testing.T) {
-	s := start(t)
+	s := startCounted(t)
 	ticks := []string{"first tick", "second tick", "", "fourth tick"}
 	undisturbed := &middle{}
 	if got, err := s.watch(t, undisturbed, suite.AES128GCM, ticks); !slices.Equal(got, ticks) || err != nil {
@@ -102,7 +102,7 @@ func TestTicksOnTheWire(t *testing.T) {
 
 // TestRequestsOnTheWire: the same to what the client asks for.
 func TestRequestsOnTheWire(t *testing.T) {
-	s := start(t)
+	s := startCounted(t)
 	undisturbed := &middle{}
 	if _, err := s.watch(t, undisturbed, suite.AES128GCM, nil); err != nil {
 		t.Fatal(err)
