@@ -60,7 +60,11 @@ func (l *loop) buildBatch(entries []entry, from int) int {
 		size += next
 		items = append(items, item)
 	}
-	l.addFrame(wire.AppendBatchFrame(s.arena, items), from, to, ticks)
+	arena := wire.AppendBatchFrame(s.arena, items)
+	if ticks > 0 {
+		l.stats.batch(ticks, len(arena)-len(s.arena), items[0].ReceivedUS)
+	}
+	l.addFrame(arena, from, to, ticks)
 	clear(items)
 	s.items = items
 	return to

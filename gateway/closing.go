@@ -33,14 +33,11 @@ func (c *conn) end(code wire.CloseCode, text string) {
 		c.reject(upgrade.Reject(http.StatusServiceUnavailable, text))
 		return
 	}
-	if code == wire.CloseTooSlow {
-		c.loop.gateway.stats.tooSlow.Add(1)
-	}
 	c.loop.gateway.log.Debug("session ends", zap.Uint64("conn", c.id), zap.Stringer("code", code), zap.String("text", text))
 	if c.sess != nil && c.sess.Established() {
 		c.sayGoodbye(code, text)
 	}
-	c.close(code, text)
+	c.close(code, text, byGateway)
 }
 
 // fail closes after a handshake or record failure: one path and one code for
@@ -52,7 +49,7 @@ func (c *conn) fail(err error) {
 		code = e.Code
 	}
 	c.loop.gateway.log.Debug("session failed", zap.Uint64("conn", c.id), zap.Stringer("code", code), zap.Error(err))
-	c.close(code, "")
+	c.close(code, "", byGateway)
 }
 
 // failFrame closes after bytes that are no valid WebSocket frame; err is a *frame.Error.
@@ -82,9 +79,18 @@ func (c *conn) reconnectAfter(code wire.CloseCode) uint32 {
 	return uint32(c.spread(c.loop.settings().DrainWindow.Milliseconds()))
 }
 
-func (c *conn) close(code wire.CloseCode, text string) {
+func (c *conn) close(code wire.CloseCode, text string, by closer) {
+	c.countClose(code, by)
 	c.loop.scratch.out = frame.AppendClose(c.loop.scratch.out, code, text)
 	c.retire()
+}
+
+// countClose counts the end of a connection that was upgraded, and of its handshake.
+func (c *conn) countClose(code wire.CloseCode, by closer) {
+	c.loop.stats.closed(code, by)
+	if c.phase == phaseHandshake {
+		c.loop.stats.handshakes.broken(c.sess.Suite(), code, by)
+	}
 }
 
 // onPeerClose answers a close frame with its own code; an empty one with an empty one.
@@ -95,7 +101,7 @@ func (c *conn) onPeerClose(payload []byte) {
 		return
 	}
 	c.peerDone = true
-	c.close(code, "")
+	c.close(code, "", byClient)
 }
 
 // reject answers an upgrade request with an HTTP error.
@@ -135,13 +141,16 @@ func (c *conn) onClosed(err error) {
 		return
 	}
 	l := c.loop
+	if c.phase > phaseUpgrade && c.phase < phaseClosing {
+		c.countClose(closeLost, byClient)
+	}
 	l.unsubscribeAll(c)
 	l.wheel.clear(c)
 	c.decoder.Release(l.buffers)
 	if c.sess != nil {
 		c.sess.Close()
 	}
-	delete(l.index.conns, c)
+	l.index.conns.remove(c)
 	l.gateway.conns.Add(-1)
 	l.gateway.admission.leave(c.source)
 	l.gateway.log.Debug("connection closed", zap.Uint64("conn", c.id), zap.Error(err))

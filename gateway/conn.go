@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/gobwas/ws"
 	"github.com/panjf2000/gnet/v2"
@@ -71,6 +72,7 @@ func (c *conn) move(to phase) {
 // onTraffic consumes everything that gnet holds for the connection.
 func (c *conn) onTraffic() {
 	buf, _ := c.gc.Peek(-1)
+	c.loop.stats.bytesIn.Add(uint64(len(buf)))
 	if c.gc.OutboundBuffered() > c.loop.settings().Slow.Queue {
 		c.end(wire.CloseTooSlow, "sends without reading")
 	}
@@ -208,18 +210,15 @@ func (c *conn) onEvent(ev frame.Event) {
 // onHandshake is in 4 — a handshake message becomes a job for a worker.
 func (c *conn) onHandshake(msg []byte) {
 	if !c.loop.gateway.admission.handshakes.Allow() {
-		c.loop.gateway.stats.handshakesBusy.Add(1)
 		c.end(wire.CloseTryLater, "too many handshakes")
 		return
 	}
 	job, err := c.sess.Receive(msg)
 	if err != nil {
-		c.loop.gateway.stats.handshakesFailed.Add(1)
 		c.fail(err)
 		return
 	}
 	if !c.loop.gateway.workers.submit(&task{conn: c, job: job}) {
-		c.loop.gateway.stats.handshakesBusy.Add(1)
 		c.end(wire.CloseTryLater, "too many handshakes")
 	}
 }
@@ -242,22 +241,18 @@ func (l *loop) finishHandshake(t *task) {
 func (c *conn) onHandshakeDone(job *session.Job) {
 	reply, err := c.sess.Complete(job)
 	if err != nil {
-		c.loop.gateway.stats.handshakesFailed.Add(1)
 		c.fail(err)
 		return
 	}
 	if cause := job.Refusal(); cause != nil {
-		c.loop.gateway.stats.ticketsRefused.Add(1)
+		c.loop.stats.ticketsRefused.Add(1)
 		c.loop.gateway.log.Debug("ticket refused", zap.Uint64("conn", c.id), zap.Error(cause))
 	}
 	c.sendFrame(ws.OpBinary, reply)
 	if !c.sess.Established() {
 		return
 	}
-	c.loop.gateway.stats.handshakes.Add(1)
-	if c.sess.Peer().Resumed {
-		c.loop.gateway.stats.resumed.Add(1)
-	}
+	c.loop.stats.handshakes.done(c.sess.Suite(), c.sess.Peer().Resumed)
 	if c.role == session.RoleEcho {
 		c.move(phaseOpen)
 		return
@@ -272,7 +267,7 @@ func (c *conn) onRecord(msg []byte) {
 		c.fail(err)
 		return
 	}
-	c.loop.gateway.stats.recordsOpened.Add(1)
+	c.loop.stats.recordsIn.Add(1)
 	c.lastLife = c.loop.now
 	switch {
 	case kind == wire.KindGoodbye:
@@ -300,7 +295,15 @@ func (c *conn) sendRecord(kind wire.Kind, plaintext []byte) {
 		out = s.AppendKeyUpdate(out, c.loop.unix)
 	}
 	out = frame.AppendHeader(out, ws.OpBinary, s.SealedSize(len(plaintext)))
+	stats := &c.loop.stats
+	stats.recordsOut.Add(1)
+	if !stats.sealSampled() {
+		c.loop.scratch.out = s.Seal(out, kind, plaintext)
+		return
+	}
+	begin := time.Now()
 	c.loop.scratch.out = s.Seal(out, kind, plaintext)
+	stats.times.seal.observe(int64(time.Since(begin)))
 }
 
 // flushOut is out 8 — everything that was appended for the connection goes out
@@ -308,6 +311,7 @@ func (c *conn) sendRecord(kind wire.Kind, plaintext []byte) {
 func (c *conn) flushOut() {
 	l := c.loop
 	if out := l.scratch.out; len(out) > 0 && c.phase != phaseClosed {
+		l.stats.bytesOut.Add(uint64(len(out)))
 		_, _ = c.gc.Write(out) // a failure closes the connection through OnClose
 		l.scratch.out = trim(out)
 	}

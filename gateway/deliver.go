@@ -28,6 +28,8 @@ type subscriber struct {
 	bytes     int
 	slowSince int64 // of the last progress, ms of the loop's clock
 	listed    bool  // in loop.slow
+
+	who identity
 }
 
 // control is a message that had to line up behind a slow session's ticks.
@@ -74,7 +76,7 @@ func (l *loop) writeFrames(c *conn) int {
 			break
 		}
 	}
-	l.gateway.stats.delivered.Add(uint64(ticks))
+	l.stats.delivered.Add(uint64(ticks))
 	return done
 }
 
@@ -111,14 +113,17 @@ func entryBytes(e entry) int {
 // serveSlow looks at every slow session: writes what its socket takes, lets go
 // of those that have caught up, ends those without progress.
 func (l *loop) serveSlow() {
-	slow := l.slow
+	slow, waiting := l.slow, 0
 	l.slow = nil
 	for _, c := range slow {
 		if l.catchUp(c) {
 			l.slow = append(l.slow, c)
+			waiting += c.sub.bytes
 		}
 	}
 	l.hasSlow.Store(len(l.slow) > 0)
+	l.stats.slowSessions.Store(int64(len(l.slow)))
+	l.stats.slowBytes.Store(int64(waiting))
 }
 
 // catchUp reports whether the session is still slow.

@@ -18,8 +18,9 @@ func (h *handler) OnOpen(gc gnet.Conn) ([]byte, gnet.Action) {
 	c := gc.Context().(*conn)
 	c.gc, c.loop = gc, h.gateway.loopOf(gc.EventLoop())
 	c.opened.Store(true)
+	defer c.loop.endTurn(c.loop.beginTurn())
 	defer c.loop.rescue(c)
-	c.loop.index.conns[c] = struct{}{}
+	c.loop.index.conns.add(c)
 	c.move(phaseUpgrade)
 	return nil, gnet.None
 }
@@ -31,6 +32,7 @@ func (h *handler) OnTraffic(gc gnet.Conn) gnet.Action {
 	if !ok {
 		return gnet.None
 	}
+	defer c.loop.endTurn(c.loop.beginTurn())
 	c.loop.serve(c, (*conn).onTraffic)
 	// Also after a panic: what stayed would be read again.
 	_, _ = gc.Discard(-1)
@@ -44,6 +46,7 @@ func (h *handler) OnClose(gc gnet.Conn, err error) gnet.Action {
 	if !ok {
 		return gnet.None
 	}
+	defer c.loop.endTurn(c.loop.beginTurn())
 	defer c.loop.rescue(nil)
 	c.onClosed(err)
 	return gnet.None

@@ -178,18 +178,20 @@ func (g *Gateway) loopOf(el gnet.EventLoop) *loop {
 func (g *Gateway) clock() {
 	fast := time.NewTicker(fastTick)
 	defer fast.Stop()
+	dog := newWatchdog(g.log)
 	for n := 0; ; n++ {
 		select {
 		case <-g.life.stop:
 			return
 		case <-fast.C:
 		}
-		coarse := n%int(coarseTick/fastTick) == 0
+		coarse, now := n%int(coarseTick/fastTick) == 0, time.Now()
 		for _, l := range *g.loops.Load() {
 			if coarse || l.hasSlow.Load() {
 				l.mail.tick()
 			}
-			if coarse && time.Since(l.started)-time.Duration(l.lastTurn.Load()) > deadAfter {
+			dog.look(l, now)
+			if coarse && now.Sub(l.started)-time.Duration(l.lastTurn.Load()) > deadAfter {
 				g.fail(ErrStopped)
 			}
 		}

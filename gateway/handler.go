@@ -52,7 +52,7 @@ func (c *conn) onMessage(plaintext []byte) {
 
 func (c *conn) connect(hello *wire.Connect) {
 	opts := c.loop.settings()
-	c.sub = &subscriber{}
+	c.sub = &subscriber{who: identity{client: shortened(hello.ClientName), version: shortened(hello.ClientVersion)}}
 	c.move(phaseOpen)
 	c.loop.gateway.log.Debug("client connected", zap.Uint64("conn", c.id),
 		zap.String("client", hello.ClientName), zap.String("version", hello.ClientVersion))

@@ -14,14 +14,15 @@ import (
 //
 // so that neither a topic nor a filter costs anything per session.
 type index struct {
-	conns    map[*conn]struct{}
-	topics   map[uint32]*loopTopic
-	filters  map[topic.Filter]*heldFilter
-	patterns []*heldFilter // those of filters that are patterns
-	cohorts  map[string]*cohort
-	dirty    []*cohort // with pending events
-	turn     uint64    // marks cohorts that an event has reached already
-	lastID   uint32    // of held filters
+	conns     roster
+	topics    map[uint32]*loopTopic
+	filters   map[topic.Filter]*heldFilter
+	patterns  []*heldFilter // those of filters that are patterns
+	cohorts   map[string]*cohort
+	dirty     []*cohort // with pending events
+	turn      uint64    // marks cohorts that an event has reached already
+	lastID    uint32    // of held filters
+	lastTopic uint32    // no number in topics has been above it
 }
 
 // loopTopic is a topic at the loop's point in the order of events.
@@ -45,20 +46,10 @@ type heldFilter struct {
 
 func newIndex() index {
 	return index{
-		conns:   make(map[*conn]struct{}),
 		topics:  make(map[uint32]*loopTopic),
 		filters: make(map[topic.Filter]*heldFilter),
 		cohorts: make(map[string]*cohort),
 	}
-}
-
-// everyConn is a copy, because serving a connection may remove it.
-func (x *index) everyConn() []*conn {
-	all := make([]*conn, 0, len(x.conns))
-	for c := range x.conns {
-		all = append(all, c)
-	}
-	return all
 }
 
 // hold counts one more session on a filter and asks the hub for it if it is the first.
@@ -119,6 +110,7 @@ func (x *index) learn(h *heldFilter, s fanout.TopicState) {
 	if !ok {
 		t = &loopTopic{TopicState: s}
 		x.topics[s.Number] = t
+		x.lastTopic = max(x.lastTopic, s.Number)
 	}
 	if !slices.Contains(t.filters, h) {
 		t.filters = append(t.filters, h)

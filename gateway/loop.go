@@ -39,11 +39,12 @@ type loop struct {
 	started time.Time
 
 	// any goroutine reads, the loop writes
-	hasSlow  atomic.Bool
-	lastTurn atomic.Int64 // of the last tick, nanoseconds since started
+	hasSlow atomic.Bool
+	stats   loopStats
+	pulse
 
 	// owned by the loop
-	now     int64 // milliseconds since started, as of the last tick
+	now     int64 // milliseconds since started, as of the last tick; from 1, because 0 stands for never
 	unix    int64 // seconds since the Unix epoch, as of the last tick
 	wheel   wheel
 	due     []*conn
@@ -65,10 +66,13 @@ type scratch struct {
 	members []*conn          // of the cohort being served
 }
 
+// newLoop is called on the loop's goroutine.
 func newLoop(g *Gateway, el gnet.EventLoop) *loop {
 	l := &loop{gateway: g, el: el, started: time.Now(),
 		buffers: frame.NewBuffers(keepBuffers), ciphers: record.NewPool(record.DefaultPoolSize, record.DefaultPoolIdle)}
-	l.unix = l.started.Unix()
+	l.now, l.unix = 1, l.started.Unix()
+	l.goroutine = thisGoroutine()
+	l.stats.times.init()
 	l.mail = newMailbox(l, el)
 	l.index = newIndex()
 	return l
@@ -90,12 +94,13 @@ func (l *loop) call(f func()) { l.mail.put(letter{call: f}, 0) }
 
 // Run implements gnet.Runnable: it empties the mailbox on the loop.
 func (l *loop) Run(context.Context) error {
-	letters, ticked := l.mail.take()
+	defer l.endTurn(l.beginTurn())
+	letters, wanted := l.mail.take()
 	for i := range letters {
 		l.read(&letters[i])
 	}
-	if ticked {
-		l.tick()
+	if !wanted.IsZero() {
+		l.tick(wanted)
 	}
 	return nil
 }
@@ -122,7 +127,7 @@ func (l *loop) read(x *letter) {
 // abandon cuts every session of the loop that takes ticks, after a panic in work
 // for all of them: some ticks may be lost, and a lost tick is never silent.
 func (l *loop) abandon() {
-	for _, c := range l.index.everyConn() {
+	for _, c := range l.index.conns.all() {
 		if c.sub != nil && c.phase != phaseClosed {
 			_ = l.el.Close(c.gc)
 		}
@@ -130,11 +135,13 @@ func (l *loop) abandon() {
 }
 
 // tick advances the loop's clock, runs due deadlines and looks after slow sessions.
-func (l *loop) tick() {
+// wanted is when it should have.
+func (l *loop) tick(wanted time.Time) {
 	defer l.rescue(nil)
 	t := time.Now()
+	l.stats.times.lag.observe(int64(t.Sub(wanted)))
 	l.unix = t.Unix()
-	l.now = t.Sub(l.started).Milliseconds()
+	l.now = t.Sub(l.started).Milliseconds() + 1
 	l.lastTurn.Store(int64(t.Sub(l.started)))
 	l.due = l.wheel.expire(l.now, l.due[:0])
 	for _, c := range l.due {
@@ -142,6 +149,7 @@ func (l *loop) tick() {
 	}
 	clear(l.due)
 	l.ciphers.Advance(l.unix)
+	l.stats.ciphers.set(l.ciphers.Stats())
 	l.serveSlow()
 }
 
@@ -164,7 +172,7 @@ func (l *loop) rescue(c *conn) {
 	if r == nil {
 		return
 	}
-	l.gateway.stats.panics.Add(1)
+	l.stats.panics.Add(1)
 	l.gateway.log.Error("panic on an event loop", zap.Any("panic", r), zap.ByteString("stack", debug.Stack()))
 	if c != nil && c.phase != phaseClosed {
 		_ = l.el.Close(c.gc)
@@ -175,8 +183,8 @@ func (l *loop) rescue(c *conn) {
 // is told goodbye, so that the clients do not come back all at once.
 func (l *loop) drain() {
 	window := l.settings().DrainWindow.Milliseconds()
-	for _, c := range l.index.everyConn() {
-		c.leaveAt = l.now + c.spread(window)
+	for _, c := range l.index.conns.all() {
+		c.leaveAt = max(l.now+c.spread(window), 1) // a loop that is new is at 0, which means never
 		l.serve(c, (*conn).onDeadline)
 	}
 }

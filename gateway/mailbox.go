@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/panjf2000/gnet/v2"
 
@@ -32,7 +33,7 @@ type mailbox struct {
 	letters []letter
 	spare   []letter // the slice that the loop has emptied, to be filled next
 	bytes   int
-	ticked  bool
+	wanted  time.Time // when tick was called first since the last take; else zero
 	kicked  bool
 	closed  bool
 }
@@ -66,7 +67,9 @@ func (m *mailbox) tick() {
 		m.mu.Unlock()
 		return
 	}
-	m.ticked = true
+	if m.wanted.IsZero() {
+		m.wanted = time.Now()
+	}
 	m.kick()
 }
 
@@ -81,16 +84,24 @@ func (m *mailbox) kick() {
 	}
 }
 
-// take empties the mailbox. The letters are valid until the next take.
-func (m *mailbox) take() (letters []letter, ticked bool) {
+// take empties the mailbox. The letters are valid until the next take. wanted is
+// when the loop was to look at its timers, zero if that was not asked for.
+func (m *mailbox) take() (letters []letter, wanted time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	letters, ticked = m.letters, m.ticked
+	letters, wanted = m.letters, m.wanted
 	clear(m.spare[:cap(m.spare)])
 	m.letters, m.spare = m.spare[:0], letters
-	m.bytes, m.ticked, m.kicked = 0, false, false
+	m.bytes, m.wanted, m.kicked = 0, time.Time{}, false
 	m.room.Broadcast()
-	return letters, ticked
+	return letters, wanted
+}
+
+// depth is how many letters wait, and how many bytes of ticks.
+func (m *mailbox) depth() (letters, bytes int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.letters), m.bytes
 }
 
 // close lets go of everybody who waits; later letters are dropped.

@@ -14,6 +14,11 @@ const (
 	phaseClosed
 )
 
+var phaseNames = [...]string{"new", "upgrade", "handshake", "connect", "open", "open", "closing", "closed"}
+
+// String is for operators, to whom both kinds of service are open.
+func (p phase) String() string { return phaseNames[p] }
+
 var moves = [...][]phase{
 	phaseNew:       {phaseUpgrade, phaseClosed},
 	phaseUpgrade:   {phaseHandshake, phasePlain, phaseClosing, phaseClosed},

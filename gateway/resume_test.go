@@ -73,7 +73,7 @@ func TestResumptionAcrossGateways(t *testing.T) {
 	if n := stranger.Stats().TicketsRefused; n != 1 {
 		t.Errorf("%d tickets refused by the stranger", n)
 	}
-	if n := first.Stats().Resumed; n != 1 {
+	if n := first.Stats().Handshakes.Sum().Resumed; n != 1 {
 		t.Errorf("%d sessions resumed", n)
 	}
 }

@@ -1,59 +1,126 @@
 package gateway
 
-import "sync/atomic"
+import (
+	"sync/atomic"
 
-// counters are written by the loops and the acceptor, read by Stats.
+	"github.com/sealcast/sealcast/crypto/record"
+	"github.com/sealcast/sealcast/crypto/suite"
+	"github.com/sealcast/sealcast/wire"
+)
+
+// counters are what no loop counts: the acceptor's.
 type counters struct {
-	accepted         atomic.Uint64
-	refused          atomic.Uint64
-	denied           atomic.Uint64
-	enrollFailed     atomic.Uint64
-	handshakes       atomic.Uint64
-	resumed          atomic.Uint64
-	ticketsRefused   atomic.Uint64
-	handshakesFailed atomic.Uint64
-	handshakesBusy   atomic.Uint64
-	recordsOpened    atomic.Uint64
-	delivered        atomic.Uint64
-	tooSlow          atomic.Uint64
-	panics           atomic.Uint64
+	accepted     atomic.Uint64
+	refused      atomic.Uint64
+	denied       atomic.Uint64
+	enrollFailed atomic.Uint64
 }
 
-// Stats is what the gateway has counted since its start.
+// Stats are counters since the start, and levels as of now.
 type Stats struct {
-	Connections      int64  // open now
-	Accepted         uint64 // connections handed to a loop
-	Refused          uint64 // told 503 or closed because of the connection limit
-	Denied           uint64 // closed because of the deny list
-	EnrollFailed     uint64 // accepted, but not taken by a loop
-	Handshakes       uint64 // completed
-	Resumed          uint64 // of these, with a ticket
-	TicketsRefused   uint64 // the client went on with a full handshake
-	HandshakesFailed uint64
-	HandshakesBusy   uint64 // refused with 1013 because all workers were busy
-	RecordsOpened    uint64
-	Delivered        uint64 // ticks sealed for a session
-	TooSlow          uint64 // sessions ended with 4413
-	Panics           uint64
+	Connections    int64  // open now
+	Accepted       uint64 // connections handed to a loop
+	Refused        uint64 // told 503 or closed because of a limit
+	Denied         uint64 // closed because of the deny list
+	EnrollFailed   uint64 // accepted, but not taken by a loop
+	TicketsRefused uint64 // the client went on with a full handshake
+	Delivered      uint64 // ticks sealed for a session
+	TooSlow        uint64 // sessions ended with 4413
+	Panics         uint64 // on loops and in workers
+	Stalls         uint64 // turns of a loop that lasted longer than 100 ms
+
+	Traffic
+	Handshakes Handshakes
+	Closes     []Closes
+	Times      Times
+	Queues     Queues
+	Ciphers    record.PoolStats
+}
+
+// Traffic is what went over the connections. Bytes are those of the sockets,
+// upgrades and frame headers included.
+type Traffic struct {
+	RecordsOpened, RecordsSealed uint64
+	BytesIn, BytesOut            uint64
+}
+
+// Handshakes counts how handshakes ended, by suite.
+type Handshakes map[suite.ID]HandshakeResults
+
+// HandshakeResults counts handshakes; each stands in one field.
+type HandshakeResults struct {
+	OK      uint64 // complete, without a ticket
+	Resumed uint64 // complete, with one
+	Failed  uint64 // something in it was wrong
+	Busy    uint64 // refused with 1013: all workers busy, or more of them a second than is allowed
+	Late    uint64 // not complete within its time
+	Gone    uint64 // the client left, or the gateway restarts
+}
+
+// Sum adds the results of all suites.
+func (h Handshakes) Sum() (sum HandshakeResults) {
+	for _, r := range h {
+		sum.OK += r.OK
+		sum.Resumed += r.Resumed
+		sum.Failed += r.Failed
+		sum.Busy += r.Busy
+		sum.Late += r.Late
+		sum.Gone += r.Gone
+	}
+	return sum
+}
+
+// Closes counts connections that ended with one close code. Those that ended
+// before the upgrade count nowhere here.
+type Closes struct {
+	Code      wire.CloseCode // 0: a code that Sealcast does not know
+	ByGateway uint64
+	ByClient  uint64 // 1006: without a close
+}
+
+// Times says how large things were and how long they took. Sizes are in ticks
+// and bytes, times in seconds.
+type Times struct {
+	BatchTicks Distribution // of each batch, built once per cohort
+	BatchBytes Distribution // its plaintext
+	BatchDelay Distribution // from a batch's first tick at the source until it is built; one batch in 16
+	Seal       Distribution // one record in 256
+	Lag        Distribution // from the wish to wake a loop until it does; ten times a second or more
+}
+
+// Queues are levels as of now.
+type Queues struct {
+	Letters      int   // that wait in the loops' mailboxes
+	LetterBytes  int   // their ticks
+	Handshakes   int   // that wait for a worker
+	SlowSessions int64 // as of the loops' last look, as the next one
+	SlowBytes    int64 // that wait for them
 }
 
 // Stats is safe for concurrent use.
 func (g *Gateway) Stats() Stats {
-	s := &g.stats
-	return Stats{
-		Connections:      g.conns.Load(),
-		Accepted:         s.accepted.Load(),
-		Refused:          s.refused.Load(),
-		Denied:           s.denied.Load(),
-		EnrollFailed:     s.enrollFailed.Load(),
-		Handshakes:       s.handshakes.Load(),
-		Resumed:          s.resumed.Load(),
-		TicketsRefused:   s.ticketsRefused.Load(),
-		HandshakesFailed: s.handshakesFailed.Load(),
-		HandshakesBusy:   s.handshakesBusy.Load(),
-		RecordsOpened:    s.recordsOpened.Load(),
-		Delivered:        s.delivered.Load(),
-		TooSlow:          s.tooSlow.Load(),
-		Panics:           s.panics.Load(),
+	s := Stats{
+		Connections:  g.conns.Load(),
+		Accepted:     g.stats.accepted.Load(),
+		Refused:      g.stats.refused.Load(),
+		Denied:       g.stats.denied.Load(),
+		EnrollFailed: g.stats.enrollFailed.Load(),
+		Panics:       g.workers.panics.Load(),
+		Handshakes:   make(Handshakes),
+		Closes:       newCloses(),
+		Times:        newTimes(),
 	}
+	s.Queues.Handshakes = len(g.workers.queue)
+	for _, l := range *g.loops.Load() {
+		l.stats.addTo(&s)
+		letters, bytes := l.mail.depth()
+		s.Queues.Letters += letters
+		s.Queues.LetterBytes += bytes
+	}
+	for i := range s.Closes {
+		if c := &s.Closes[i]; c.Code == wire.CloseTooSlow {
+			s.TooSlow = c.ByGateway
+		}
+	}
+	return s
 }

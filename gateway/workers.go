@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 
 	"go.uber.org/zap"
 
@@ -24,9 +25,10 @@ type task struct {
 // workers do handshake arithmetic off the loops. When the queue is full, submit
 // refuses, and the newcomer is told to try again later.
 type workers struct {
-	log   *zap.Logger
-	queue chan *task
-	wg    sync.WaitGroup
+	log    *zap.Logger
+	queue  chan *task
+	wg     sync.WaitGroup
+	panics atomic.Uint64
 }
 
 func newWorkers(log *zap.Logger) *workers {
@@ -59,6 +61,7 @@ func (w *workers) do(t *task) {
 	defer func() {
 		if r := recover(); r != nil {
 			t.panicked = true
+			w.panics.Add(1)
 			w.log.Error("panic in handshake", zap.Any("panic", r), zap.ByteString("stack", debug.Stack()))
 		}
 	}()
