@@ -37,7 +37,7 @@ var importTable = map[string][]string{
 		"session", "crypto/suite", "crypto/record", "fanout", "wire", "wire/codec", "wire/topic",
 		"gateway/auth", "gateway/upgrade", "gateway/frame", "gnet",
 	},
-	"gateway/admin": {"gateway", "internal/version", "prometheus"},
+	"gateway/admin": {"gateway", "fanout", "crypto/suite", "prometheus"},
 
 	"client": {"session", "crypto/suite", "crypto/record", "wire", "wire/codec", "wire/topic"},
 
@@ -51,7 +51,8 @@ var importTable = map[string][]string{
 	"internal/loadgen":     {"client", "session", "wire"},
 	"internal/integration": {},           // tests only
 	"internal/redistest":   {"go-redis"}, // starts a redis-server for tests
-	"internal/structure":   {},           // tests only
+	"internal/rekeytest":   {"crypto/record"},
+	"internal/structure":   {}, // tests only
 	"internal/version":     {},
 
 	"cmd/sealcast": {
