@@ -130,9 +130,7 @@ func (c *conn) linger() {
 		_ = c.loop.el.Close(c.gc)
 		return
 	}
-	if c.sess == nil {
-		shutdownWrite(c.gc.Fd()) // an HTTP client waits for the end of the stream
-	}
+	shutdownWrite(c.gc.Fd()) // nothing more comes from here; the peer may know it now
 }
 
 // onClosed is the end, whoever brought it about.

@@ -37,7 +37,7 @@ import (
 var ErrStopped = errors.New("an event loop does not run any more")
 
 // deadAfter is how long a loop may be silent before it counts as dead. It answers
-// ten times a second.
+// five times a second.
 const deadAfter = 30 * time.Second
 
 // Gateway is the server. Its methods are safe for concurrent use.

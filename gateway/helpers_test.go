@@ -5,8 +5,6 @@ import (
 	"crypto/rand"
 	"fmt"
 	"net"
-	"os"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -19,17 +17,13 @@ import (
 	"github.com/sealcast/sealcast/crypto/suite"
 	"github.com/sealcast/sealcast/fanout"
 	"github.com/sealcast/sealcast/gateway"
+	"github.com/sealcast/sealcast/internal/rekeytest"
 	"github.com/sealcast/sealcast/session"
 	"github.com/sealcast/sealcast/wire"
 	"github.com/sealcast/sealcast/wire/topic"
 )
 
-// rekey makes every session of the tests change keys after so many records: the
-// whole suite is to pass with SEALCAST_TEST_REKEY=1 as well.
-var rekey = func() record.Limits {
-	n, _ := strconv.ParseUint(os.Getenv("SEALCAST_TEST_REKEY"), 10, 64)
-	return record.Limits{Records: n}
-}()
+var rekey = rekeytest.Limits()
 
 // scriptedHub stands in for fanout.Hub: it confirms at once and publishes what
 // a test tells it to, in order.

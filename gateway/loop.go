@@ -17,8 +17,8 @@ import (
 
 const (
 	// coarseTick is the resolution of deadlines: fine against limits of
-	// seconds, and ten wake-ups a second cost an idle loop nothing to speak of.
-	coarseTick = 100 * time.Millisecond
+	// seconds, and five wake-ups a second cost an idle loop nothing to speak of.
+	coarseTick = 200 * time.Millisecond
 	// fastTick is how often slow sessions are looked at, because gnet has no
 	// callback for a drained buffer.
 	fastTick = 5 * time.Millisecond

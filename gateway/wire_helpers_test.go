@@ -178,7 +178,7 @@ func (p *peer) say(f *wire.ClientFrame) []byte {
 // hear reads a record and returns its message.
 func (p *peer) hear() *wire.ServerFrame {
 	p.t.Helper()
-	kind, plaintext := p.open()
+	kind, plaintext := p.openNext()
 	if kind != wire.KindRecord {
 		p.t.Fatalf("kind %#x instead of a record", kind)
 	}
@@ -187,6 +187,16 @@ func (p *peer) hear() *wire.ServerFrame {
 		p.t.Fatal(err)
 	}
 	return f
+}
+
+// openNext opens the next message that is no key update.
+func (p *peer) openNext() (wire.Kind, []byte) {
+	p.t.Helper()
+	for {
+		if kind, plaintext := p.open(); kind != wire.KindKeyUpdate {
+			return kind, plaintext
+		}
+	}
 }
 
 // open reads a message and opens it.
@@ -241,7 +251,7 @@ func (p *peer) expectClose(code wire.CloseCode, word bool) (reason string) {
 
 func (p *peer) expectGoodbye(code wire.CloseCode) {
 	p.t.Helper()
-	kind, plaintext := p.open()
+	kind, plaintext := p.openNext()
 	if kind != wire.KindGoodbye {
 		p.t.Fatalf("kind %#x %.80q instead of Goodbye", kind, plaintext)
 	}
