@@ -62,7 +62,7 @@ type tickHead struct {
 // queued is a message that waits for Next.
 type queued struct {
 	frame *wire.ServerFrame
-	size  int // bytes of plaintext
+	size  int // bytes of plaintext, decompressed
 }
 
 // request waits for answers.
@@ -309,14 +309,14 @@ func (c *Conn) receive(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	frame, err := wire.ParseServerFrame(plaintext)
+	frame, size, err := c.unpack.parse(plaintext)
 	if err != nil {
 		return c.violated(err)
 	}
 	if frame.GetConnected() != nil {
 		return c.violated(fmt.Errorf("%w: a second Connected", wire.ErrFrame))
 	}
-	c.route(queued{frame, len(plaintext)})
+	c.route(queued{frame, size})
 	return nil
 }
 

@@ -36,9 +36,10 @@ type Info struct {
 	Resumed    bool              // Options.Ticket was taken
 
 	// Of a Conn only, from the gateway's Connected.
-	Session           string // names the connection in the gateway's logs
-	User              string // authenticated subject; empty without authentication
-	Version           string // of the gateway
+	Session           string     // names the connection in the gateway's logs
+	User              string     // authenticated subject; empty without authentication
+	Version           string     // of the gateway
+	Codec             wire.Codec // batches may be compressed with it
 	HeartbeatInterval time.Duration
 	HeartbeatTimeout  time.Duration
 	MaxMessage        int // bytes of one message to the gateway; 0: not told
@@ -209,6 +210,7 @@ func (l *link) noteSession() {
 func (l *link) connect(ctx context.Context, opts *Options) error {
 	f := &wire.ClientFrame{Message: &wire.ClientFrame_Connect{Connect: &wire.Connect{
 		Token:         opts.Token,
+		Codecs:        codecNumbers(opts.Codecs),
 		ClientName:    opts.Name,
 		ClientVersion: opts.Version,
 	}}}
@@ -234,8 +236,8 @@ func (l *link) connect(ctx context.Context, opts *Options) error {
 	if connected == nil {
 		return l.violated(fmt.Errorf("%w: the first message is not Connected", wire.ErrFrame))
 	}
-	if connected.GetCodec() != uint32(wire.CodecNone) {
-		return l.violated(fmt.Errorf("%w: %d, which was not offered", wire.ErrCodec, connected.GetCodec()))
+	if err := l.unpack.agree(connected, opts); err != nil {
+		return l.violated(err)
 	}
 	l.noteConnected(connected)
 	return l.keepTicket(connected)
@@ -263,6 +265,7 @@ func (l *link) noteConnected(c *wire.Connected) {
 	l.info.Session = printable(c.GetSession())
 	l.info.User = printable(c.GetUser())
 	l.info.Version = printable(c.GetVersion())
+	l.info.Codec = wire.Codec(c.GetCodec())
 	l.info.HeartbeatInterval = time.Duration(c.GetHeartbeatIntervalMs()) * time.Millisecond
 	l.info.HeartbeatTimeout = time.Duration(c.GetHeartbeatTimeoutMs()) * time.Millisecond
 	l.info.MaxMessage = int(c.GetLimits().GetMessageBytes())

@@ -252,16 +252,6 @@ func TestDialEndedBeforeConnected(t *testing.T) {
 	if _, err = Dial(t.Context(), testURL, g.options()); !errors.Is(err, wire.ErrFrame) {
 		t.Errorf("Batch instead of Connected: %v", err)
 	}
-	g = newFakeGateway(t, func(p *peer) {
-		p.request()
-		f := connectedFrame(0)
-		f.GetConnected().Codec = 2
-		p.send(f)
-		p.wait()
-	})
-	if _, err = Dial(t.Context(), testURL, g.options()); !errors.Is(err, wire.ErrCodec) {
-		t.Errorf("codec that was not offered: %v", err)
-	}
 }
 
 func TestDialTLS(t *testing.T) {
@@ -312,6 +302,8 @@ func TestDialBadOptions(t *testing.T) {
 		{"ws://a", func(o *Options) { o.Suites = []suite.ID{99} }, "not a suite"},
 		{"ws://a", func(o *Options) { o.Suites = []suite.ID{suite.AES128GCM, suite.AES128GCM} }, "twice"},
 		{"ws://a", func(o *Options) { o.Suites = []suite.ID{suite.AES128GCM, suite.Plain} }, "plain"},
+		{"ws://a", func(o *Options) { o.Codecs = []wire.Codec{4} }, "codec 4 is not known"},
+		{"ws://a", func(o *Options) { o.Codecs = []wire.Codec{2, 1, 2} }, "codec zstd is offered twice"},
 		{"ws://a", func(o *Options) { o.Header = http.Header{"sec-websocket-key": {"x"}} }, "header"},
 	}
 	for _, tt := range tests {

@@ -41,9 +41,10 @@ type link struct {
 	crypto sync.Mutex // guards sess: both directions use one pool of ciphers
 	sess   *session.Session
 
-	reading turn // guards the next two
+	reading turn // guards the next three
 	frames  *frames
 	last    []byte // the message returned last
+	unpack  unpacker
 
 	writing turn // guards the next two
 	masks   *rand.ChaCha8

@@ -16,6 +16,8 @@ import (
 	"github.com/sealcast/sealcast/crypto/record"
 	"github.com/sealcast/sealcast/crypto/suite"
 	"github.com/sealcast/sealcast/session"
+	"github.com/sealcast/sealcast/wire"
+	"github.com/sealcast/sealcast/wire/codec"
 )
 
 // Defaults of Options.
@@ -45,6 +47,12 @@ type Options struct {
 	// or refused, it costs a round trip, and a full handshake follows on the
 	// same connection. nil means a full handshake.
 	Ticket *session.ClientTicket
+	// Codecs that the gateway may compress batches with, in order of preference;
+	// nil means DefaultCodecs. CodecNone alone asks for no compression.
+	// CodecZstdDict works with a gateway that has a dictionary.
+	Codecs []wire.Codec
+	// MaxBatch bounds what a compressed batch may become, in bytes; 0 means 16 MiB.
+	MaxBatch int
 	// Realm is the gateway's configured name; "" means "default".
 	Realm string
 	// Token authenticates the client, if the gateway asks for that.
@@ -77,6 +85,11 @@ func DefaultSuites() []suite.ID {
 	return []suite.ID{suite.ChaCha20Poly1305, suite.AES128GCM, suite.AES256GCM}
 }
 
+// DefaultCodecs is what is offered unless told otherwise.
+func DefaultCodecs() []wire.Codec {
+	return []wire.Codec{wire.CodecZstd, wire.CodecSnappy, wire.CodecNone}
+}
+
 // withDefaults returns the options with every default filled in, or ErrOptions.
 func (o Options) withDefaults() (Options, error) {
 	if o.Suites == nil {
@@ -84,6 +97,15 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if err := checkSuites(o.Suites); err != nil {
 		return o, err
+	}
+	if o.Codecs == nil {
+		o.Codecs = DefaultCodecs()
+	}
+	if err := checkCodecs(o.Codecs); err != nil {
+		return o, err
+	}
+	if o.MaxBatch <= 0 {
+		o.MaxBatch = codec.DefaultLimit
 	}
 	for key := range o.Header {
 		if strings.HasPrefix(http.CanonicalHeaderKey(key), "Sec-Websocket-") {
@@ -117,6 +139,18 @@ func checkSuites(suites []suite.ID) error {
 			return fmt.Errorf("%w: suite %v is offered twice", ErrOptions, id)
 		case id == suite.Plain && len(suites) > 1:
 			return fmt.Errorf("%w: plain cannot be offered beside another suite", ErrOptions)
+		}
+	}
+	return nil
+}
+
+func checkCodecs(codecs []wire.Codec) error {
+	for i, id := range codecs {
+		switch {
+		case id > wire.CodecZstdDict:
+			return fmt.Errorf("%w: %v is not known", ErrOptions, id)
+		case slices.Contains(codecs[:i], id):
+			return fmt.Errorf("%w: codec %v is offered twice", ErrOptions, id)
 		}
 	}
 	return nil

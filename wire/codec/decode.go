@@ -69,7 +69,7 @@ func (d *Decoder) Decode(dst, body []byte) ([]byte, error) {
 	case len(out) != size:
 		return nil, fmt.Errorf("%w: %d bytes announced, %d came", ErrCorrupt, size, len(out))
 	}
-	return out, nil
+	return dst[:size], nil // which is out, with all of its room
 }
 
 // decodeSlack is room behind the result that lets the decoder copy in whole words.
