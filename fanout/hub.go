@@ -47,18 +47,23 @@ type Hub struct {
 	count counters
 
 	// Owned by Run.
-	root       *node
-	cover      *cover
-	topics     map[string]*feed
+	root   *node
+	cover  *cover
+	topics map[string]*feed
+	tally
+	slab  slab
+	store store
+	boxes []outbox // by LoopID
+	link  uint64   // number of the connection that holds the subscriptions
+	nodes []*node  // scratch of one walk in the tree
+	turns turnState
+}
+
+// tally is what the hub counts of its topics and filters.
+type tally struct {
 	filters    int
 	discovered int // topics that were opened by a message
 	lastNumber uint32
-	slab       slab
-	store      store
-	boxes      []outbox // by LoopID
-	link       uint64   // number of the connection that holds the subscriptions
-	nodes      []*node  // scratch of one walk in the tree
-	turns      turnState
 }
 
 // turnState is what the hub keeps from one turn to the next besides topics and filters.

@@ -165,7 +165,9 @@ func (h *Hub) remember(f *feed, it *item) {
 func (h *Hub) recall(c *command) {
 	since := make(map[string]Position, len(c.recall.Since))
 	for _, p := range c.recall.Since {
-		since[p.Topic] = p
+		if _, twice := since[p.Topic]; !twice {
+			since[p.Topic] = p
+		}
 	}
 	answer := &Recalled{Ticket: c.ticket}
 	for _, filter := range c.recall.Filters {

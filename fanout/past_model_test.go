@@ -177,7 +177,7 @@ func TestModelMemory(t *testing.T) {
 					sum.values += m.memory.values
 					sum.stale += m.memory.stale
 				}
-				if st := s.hub.Stats(); st.KeptBytes > s.hub.opt.HistoryBytes || opt.HistoryBytes == 0 && st.Evicted > 0 {
+				if st := s.hub.Stats(); st.Kept.Bytes > s.hub.opt.HistoryBytes || opt.HistoryBytes == 0 && st.Kept.Evicted > 0 {
 					t.Fatalf("stats %+v", st)
 				}
 			}

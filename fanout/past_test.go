@@ -51,7 +51,7 @@ func TestRulesSubscribeFromTheStart(t *testing.T) {
 	r.publish("md:a", "1")
 	r.publish("md:a", "2")
 	r.settle()
-	if s := r.hub.Stats(); s.Topics != 1 || s.KeptTicks != 1 || s.Unmatched != 1 || s.Received != 2 {
+	if s := r.hub.Stats(); s.Topics != 1 || s.Kept.Ticks != 1 || s.Unmatched != 1 || s.Received != 2 {
 		t.Errorf("stats %+v", s)
 	}
 	r.acquire("md:a", "md:secret")
@@ -113,7 +113,7 @@ func TestValueOfAnEarlierEpochIsStale(t *testing.T) {
 	if got.Recovered || got.Stale || got.Epoch == at.Epoch || string(got.Ticks[0].Payload) != "4" {
 		t.Errorf("after the next tick: %+v", got)
 	}
-	if s := r.hub.Stats(); s.KeptTicks != 1 || s.Evicted != 0 {
+	if s := r.hub.Stats(); s.Kept.Ticks != 1 || s.Kept.Evicted != 0 {
 		t.Errorf("stats %+v", s)
 	}
 }
@@ -125,7 +125,7 @@ func TestIdleTopicWithoutHistoryIsRecovered(t *testing.T) {
 	r.publish("a", "1")
 	r.publish("other", "1")
 	r.settle()
-	if s := r.hub.Stats(); s.KeptTicks != 0 || s.KeptBytes != 0 || s.Evicted != 1 {
+	if s := r.hub.Stats(); s.Kept.Ticks != 0 || s.Kept.Bytes != 0 || s.Kept.Evicted != 1 {
 		t.Fatalf("stats %+v", s)
 	}
 	for _, name := range []string{"a", "other"} {
@@ -150,12 +150,12 @@ func TestKeptBytesAreBounded(t *testing.T) {
 		}
 		r.settle()
 		s := r.hub.Stats()
-		if s.KeptBytes > limit || s.KeptTicks*payload > limit {
+		if s.Kept.Bytes > limit || s.Kept.Ticks*payload > limit {
 			t.Fatalf("stats %+v", s)
 		}
 	}
 	s := r.hub.Stats()
-	if s.Evicted == 0 || s.KeptBytes < limit-2*payload {
+	if s.Kept.Evicted == 0 || s.Kept.Bytes < limit-2*payload {
 		t.Errorf("stats %+v", s)
 	}
 	bytes, ticks := 0, 0
@@ -172,8 +172,8 @@ func TestKeptBytesAreBounded(t *testing.T) {
 			bytes += len(f.name) + feedOverhead
 		}
 	}
-	if bytes != s.KeptBytes || ticks != s.KeptTicks {
-		t.Errorf("%d bytes of %d ticks are kept, counted %d of %d", bytes, ticks, s.KeptBytes, s.KeptTicks)
+	if bytes != s.Kept.Bytes || ticks != s.Kept.Ticks {
+		t.Errorf("%d bytes of %d ticks are kept, counted %d of %d", bytes, ticks, s.Kept.Bytes, s.Kept.Ticks)
 	}
 	r.acquire("t:" + strings.Repeat("x", 9))
 	if got := r.recall(t, loops[0], Position{}, "t:*"); len(got) == 0 || len(got) == 10 {
@@ -208,7 +208,7 @@ func TestTopicsOfPublishersAreBounded(t *testing.T) {
 	}
 	r.settle()
 	expect(t, loops[0], "opened a:1=2/1", "tick 2/1 x", "opened a:2=3/1", "tick 3/1 x", "tick 2/2 x", "tick 1/1 x")
-	if s := r.hub.Stats(); s.TopicsRefused != 2 || s.Topics != 3 {
+	if s := r.hub.Stats(); s.Kept.TopicsRefused != 2 || s.Topics != 3 {
 		t.Errorf("stats %+v", s)
 	}
 	now = now.Add(fullQuiet)
@@ -240,7 +240,7 @@ func TestIdleTopicsAreForgotten(t *testing.T) {
 	}
 	now = now.Add(time.Minute)
 	r.hub.sweep()
-	if s := r.hub.Stats(); s.Topics != 6 || s.KeptTicks != 2 {
+	if s := r.hub.Stats(); s.Topics != 6 || s.Kept.Ticks != 2 {
 		t.Fatalf("too early: %+v", s)
 	}
 	now = now.Add(time.Millisecond)

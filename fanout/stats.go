@@ -21,16 +21,22 @@ type Stats struct {
 	Resets        uint64 // new epochs of topics
 	Lost          uint64 // connections to the source that were lost
 	Refused       uint64 // filters that the source did not allow, per loop
-	Evicted       uint64 // kept ticks that had to go because of Options.HistoryBytes
-	TopicsRefused uint64 // ticks dropped because they would have opened a topic beyond Options.MaxTopics
 
 	Topics        int // topics in which a loop has an interest, or of which something is kept
 	Filters       int // filters that loops have acquired, and those of rules
 	Subscriptions int // subscriptions at the source, asked for, confirmed, or about to end
 	QueueTicks    int // messages that wait for the hub
 	QueueBytes    int // their bytes
-	KeptTicks     int // last values and history
-	KeptBytes     int // what they count for in Options.HistoryBytes
+
+	Kept KeptStats
+}
+
+// KeptStats say what the hub holds for those who come later, and what it had to turn away.
+type KeptStats struct {
+	Ticks         int    // last values and history
+	Bytes         int    // what they count for in Options.HistoryBytes
+	Evicted       uint64 // kept ticks that had to go because of that
+	TopicsRefused uint64 // ticks dropped because they would have opened a topic beyond Options.MaxTopics
 }
 
 // counters are written by the hub and read by any goroutine.
@@ -65,13 +71,15 @@ func (h *Hub) Stats() Stats {
 		Resets:        c.resets.Load(),
 		Lost:          c.lost.Load(),
 		Refused:       c.refused.Load(),
-		Evicted:       c.evicted.Load(),
-		TopicsRefused: c.topicsRefused.Load(),
 		Topics:        int(c.topics.Load()),
 		Filters:       int(c.filters.Load()),
 		Subscriptions: int(c.subscriptions.Load()),
-		KeptTicks:     int(c.keptTicks.Load()),
-		KeptBytes:     int(c.keptBytes.Load()),
+		Kept: KeptStats{
+			Ticks:         int(c.keptTicks.Load()),
+			Bytes:         int(c.keptBytes.Load()),
+			Evicted:       c.evicted.Load(),
+			TopicsRefused: c.topicsRefused.Load(),
+		},
 	}
 	s.QueueTicks, s.QueueBytes, s.Dropped = h.queue.depth()
 	return s

@@ -22,8 +22,13 @@ type plainFrame struct {
 
 // build is out 5 — it turns entries, in their order, into the plaintexts of a few
 // frames in the loop's arena. Ticks were encoded once per gateway and are copied.
-func (l *loop) build(entries []entry) {
+// With a compressor it first puts ticks that may be compressed together side by
+// side, in entries itself.
+func (l *loop) build(entries []entry, with *compressor) {
 	s := &l.scratch
+	if with = l.inForce(with); with != nil {
+		l.groupClasses(entries)
+	}
 	clear(s.frames)
 	s.arena, s.frames, s.heads = trim(s.arena), s.frames[:0], trim(s.heads)
 	for from := 0; from < len(entries); {
@@ -31,23 +36,28 @@ func (l *loop) build(entries []entry) {
 			from = l.buildTopics(entries, from)
 			continue
 		}
+		if _, ok := entries[from].(*lastValue); ok {
+			from = l.buildValues(entries, from)
+			continue
+		}
 		if x, ok := entries[from].(*control); ok {
 			l.addFrame(append(s.arena, x.plaintext...), from, from+1, 0)
 			from++
 			continue
 		}
-		from = l.buildBatch(entries, from)
+		from = l.buildBatch(entries, from, with)
 	}
 }
 
 // buildBatch makes one frame of the ticks and resets from entries[from] on, up to
-// the limits of a batch, and returns where it stopped.
-func (l *loop) buildBatch(entries []entry, from int) int {
+// the limits of a batch, and returns where it stopped. A frame that is to be
+// compressed ends with its class.
+func (l *loop) buildBatch(entries []entry, from int, with *compressor) int {
 	s, max := &l.scratch, &l.settings().Batch
 	items, size, ticks, to := s.items[:0], 0, 0, from
 	for ; to < len(entries) && len(items) < max.MaxTicks; to++ {
 		item, ok := l.item(entries[to])
-		if !ok {
+		if !ok || with != nil && l.class(entries[to]) != l.class(entries[from]) {
 			break
 		}
 		next := len(item.Head) + len(item.Payload) + itemOverhead
@@ -64,7 +74,7 @@ func (l *loop) buildBatch(entries []entry, from int) int {
 	if ticks > 0 {
 		l.stats.batch(ticks, len(arena)-len(s.arena), items[0].ReceivedUS)
 	}
-	l.addFrame(arena, from, to, ticks)
+	l.addFrame(l.compress(arena, entries[from], with), from, to, ticks)
 	clear(items)
 	s.items = items
 	return to

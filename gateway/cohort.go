@@ -13,23 +13,29 @@ import (
 const tickOverhead = 64
 
 // entry is one thing on its way to sessions, in order: *fanout.Tick,
-// *fanout.Reset, *fanout.Opened, or *control for one slow session.
+// *fanout.Reset, *fanout.Opened, or for one session alone *lastValue, *control
+// and *seam.
 type entry any
 
-// cohort is the sessions of one loop whose subscriptions are equal: a batch is
-// built once for all of them.
+// cohort is the sessions of one loop whose subscriptions and codecs are equal: a
+// batch is built and compressed once for all of them.
 type cohort struct {
 	key     string
 	filters []*heldFilter // in order of id
+	codec   *compressor   // nil: none
 	members []*conn
 	first   int     // member to be served first next time
 	pending []entry // since the last flush
 	turn    uint64  // of the last event that reached it
 }
 
-// cohortKey is equal exactly for equal sets of filters. They must be in order of id.
-func cohortKey(filters []*heldFilter) string {
-	key := make([]byte, 0, 4*len(filters))
+// cohortKey is equal exactly for equal sets of filters, which must be in order of
+// id, and equal codecs.
+func cohortKey(filters []*heldFilter, codec *compressor) string {
+	key := make([]byte, 0, 4*len(filters)+4)
+	if codec != nil {
+		key = binary.BigEndian.AppendUint32(key, codec.serial)
+	}
 	for _, h := range filters {
 		key = binary.BigEndian.AppendUint32(key, h.id)
 	}
@@ -43,10 +49,10 @@ func (l *loop) join(c *conn, filters []*heldFilter) {
 	if len(filters) == 0 {
 		return
 	}
-	key := cohortKey(filters)
+	key := cohortKey(filters, c.sub.codec)
 	co, ok := l.index.cohorts[key]
 	if !ok {
-		co = &cohort{key: key, filters: filters}
+		co = &cohort{key: key, filters: filters, codec: c.sub.codec}
 		l.index.cohorts[key] = co
 		for _, h := range filters {
 			h.cohorts = append(h.cohorts, co)
@@ -104,6 +110,9 @@ func (l *loop) handOver(events []fanout.Event) {
 		case *fanout.Refused:
 			l.flush()
 			l.refused(e)
+		case *fanout.Recalled:
+			l.flush()
+			l.recalled(e)
 		default:
 			l.gateway.log.DPanic("unknown event from the hub", zap.Any("event", e))
 		}
@@ -142,7 +151,7 @@ func (l *loop) flush() {
 }
 
 func (l *loop) serveCohort(co *cohort) {
-	l.build(co.pending)
+	l.build(co.pending, co.codec)
 	first := co.first % max(len(co.members), 1)
 	co.first = first + 1
 	// A copy: a write may close a member, which changes the list.

@@ -19,7 +19,9 @@ const queueFull = "too slow: slow.queue is full"
 // subscriber is what a push session in service holds on its loop.
 type subscriber struct {
 	filters  []*heldFilter // in order of id
-	requests []*request    // that wait for the source
+	requests []*request    // that wait for the source, or for what the hub remembers
+	asking   *request      // of these, the one that the hub has been asked for
+	codec    *compressor   // of batches; nil: none
 	cohort   *cohort
 	place    int // in cohort.members
 
@@ -28,6 +30,7 @@ type subscriber struct {
 	bytes     int
 	slowSince int64 // of the last progress, ms of the loop's clock
 	listed    bool  // in loop.slow
+	bridging  bool  // there is a *seam in queue
 
 	who identity
 }
@@ -106,6 +109,8 @@ func entryBytes(e entry) int {
 		return len(e.Payload) + tickOverhead
 	case *control:
 		return len(e.plaintext) + tickOverhead
+	case *lastValue:
+		return len(e.Payload) + tickOverhead
 	}
 	return tickOverhead
 }
@@ -137,7 +142,8 @@ func (l *loop) catchUp(c *conn) bool {
 	}
 	if len(c.sub.queue) == 0 {
 		c.sub.listed, c.sub.queue = false, nil
-		return false
+		l.serve(c, l.proceed)
+		return false // or listed anew
 	}
 	if l.now-c.sub.slowSince > l.settings().Slow.Timeout.Milliseconds() {
 		l.serve(c, func(c *conn) { c.end(wire.CloseTooSlow, "too slow: nothing taken within slow.timeout") })
@@ -149,13 +155,17 @@ func (l *loop) catchUp(c *conn) bool {
 // sendQueued seals one chunk of a slow session's queue.
 func (l *loop) sendQueued(c *conn) {
 	sub := c.sub
-	n, bytes := 0, 0
-	for n < len(sub.queue) && (n == 0 || bytes < writeChunk) {
-		bytes += entryBytes(sub.queue[n])
-		n++
+	done := 0
+	if s, ok := sub.queue[0].(*seam); ok {
+		l.sendSeam(c, s)
+		sub.bridging = len(s.entries) > 0
+		if !sub.bridging {
+			done = 1
+		}
+	} else {
+		l.build(sub.queue[:chunk(sub.queue)], sub.codec)
+		done = l.writeFrames(c)
 	}
-	l.build(sub.queue[:n])
-	done := l.writeFrames(c)
 	if c.phase != phaseOpen {
 		return
 	}

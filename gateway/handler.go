@@ -17,13 +17,15 @@ import (
 
 var errOutOfPlace = errors.New("message out of place: Connect comes first, and once")
 
-// request is a Subscribe that waits until the source has confirmed all of its filters.
+// request is a Subscribe that waits until the source has confirmed all of its
+// filters, and then for what the hub remembers of their topics.
 type request struct {
 	conn    *conn
 	id      uint32
 	names   []string // accepted filters as the client wrote them
 	filters []*heldFilter
 	missing int // filters that are not confirmed
+	since   []fanout.Position
 }
 
 // onMessage is in 5 — plaintext to message — and in 6, what the client asks for.
@@ -52,13 +54,15 @@ func (c *conn) onMessage(plaintext []byte) {
 
 func (c *conn) connect(hello *wire.Connect) {
 	opts := c.loop.settings()
-	c.sub = &subscriber{who: identity{client: shortened(hello.ClientName), version: shortened(hello.ClientVersion)}}
+	c.sub = &subscriber{
+		who:   identity{client: shortened(hello.ClientName), version: shortened(hello.ClientVersion)},
+		codec: c.loop.agree(hello.Codecs),
+	}
 	c.move(phaseOpen)
 	c.loop.gateway.log.Debug("client connected", zap.Uint64("conn", c.id),
 		zap.String("client", hello.ClientName), zap.String("version", hello.ClientVersion))
 	m := &wire.Connected{
 		Session:             strconv.FormatUint(c.id, 10),
-		Codec:               uint32(wire.CodecNone),
 		HeartbeatIntervalMs: uint32(opts.Heartbeat.Interval.Milliseconds()),
 		HeartbeatTimeoutMs:  uint32(opts.Heartbeat.Timeout.Milliseconds()),
 		Limits: &wire.Limits{
@@ -68,6 +72,7 @@ func (c *conn) connect(hello *wire.Connect) {
 		Version: c.loop.gateway.opts.Version,
 	}
 	c.addTicket(m)
+	c.sub.codec.announce(m)
 	c.send(&wire.ServerFrame{Message: &wire.ServerFrame_Connected{Connected: m}})
 }
 
@@ -109,9 +114,11 @@ func (c *conn) sendError(id uint32, code wire.CloseCode, text, filter string) {
 		Id: id, Code: uint32(code), Text: text, Filter: filter}}})
 }
 
-// subscribe holds each acceptable filter; the answer comes when all are confirmed.
+// subscribe holds each acceptable filter; the answer comes when all are
+// confirmed and the hub has said what it remembers.
 func (c *conn) subscribe(m *wire.Subscribe) {
 	req := &request{conn: c, id: m.Id}
+	req.withPositions(m.Since)
 	for _, s := range m.Subscriptions {
 		f, err := topic.ParseFilter(s.Filter)
 		switch {
@@ -127,11 +134,8 @@ func (c *conn) subscribe(m *wire.Subscribe) {
 			req.add(c.loop.hold(f))
 		}
 	}
-	if req.missing == 0 {
-		c.loop.grant(req)
-		return
-	}
 	c.sub.requests = append(c.sub.requests, req)
+	c.loop.proceed(c)
 }
 
 func (r *request) add(h *heldFilter) {
@@ -169,23 +173,6 @@ func (c *conn) held() int {
 		n += len(r.filters)
 	}
 	return n
-}
-
-// grant puts a request's filters into effect at this point of the order.
-func (l *loop) grant(r *request) {
-	sub := r.conn.sub
-	sub.requests = without(sub.requests, r)
-	fresh := newTopics(sub.filters, r.filters)
-	filters := slices.Concat(sub.filters, r.filters)
-	sortFilters(filters)
-	l.join(r.conn, filters)
-
-	first := fresh[:min(len(fresh), topicsPerMessage)]
-	r.conn.send(&wire.ServerFrame{Message: &wire.ServerFrame_Subscribed{Subscribed: &wire.Subscribed{
-		Id: r.id, Filters: r.names, Topics: first}}})
-	for more := range slices.Chunk(fresh[len(first):], topicsPerMessage) {
-		r.conn.send(&wire.ServerFrame{Message: &wire.ServerFrame_Topics{Topics: &wire.Topics{Topics: more}}})
-	}
 }
 
 // newTopics lists what the added filters match and the old ones do not, each once.
@@ -236,9 +223,7 @@ func (c *conn) giveBack(f topic.Filter, name string) bool {
 		}
 		r.remove(h, name)
 		l.letGo(h)
-		if r.missing == 0 {
-			l.grant(r)
-		}
+		l.proceed(c)
 		return true
 	}
 	return false
@@ -259,6 +244,7 @@ func (l *loop) unsubscribeAll(c *conn) {
 			l.letGo(h)
 		}
 	}
+	l.part(c.sub.codec)
 	*c.sub = subscriber{}
 }
 
@@ -276,7 +262,7 @@ func (l *loop) confirmed(e *fanout.Confirmed) {
 	h.waiting = nil
 	for _, r := range waiting {
 		if r.missing--; r.missing == 0 {
-			l.serve(r.conn, func(*conn) { l.grant(r) })
+			l.serve(r.conn, l.proceed)
 		}
 	}
 }
@@ -288,7 +274,7 @@ func (l *loop) refused(e *fanout.Refused) {
 	if !ok || h.ticket != e.Ticket {
 		return
 	}
-	h.refused = true
+	h.refused = e.Err
 	for _, co := range slices.Clone(h.cohorts) {
 		for _, c := range slices.Clone(co.members) {
 			l.serve(c, func(c *conn) { c.withdraw(h, e.Err) })
@@ -296,12 +282,8 @@ func (l *loop) refused(e *fanout.Refused) {
 	}
 	for _, r := range slices.Clone(h.waiting) {
 		l.serve(r.conn, func(c *conn) {
-			r.remove(h, h.String())
-			l.letGo(h)
-			c.sendError(r.id, wire.CloseForbidden, e.Err.Error(), h.String())
-			if r.missing == 0 {
-				l.grant(r)
-			}
+			l.withdrawWaiting(r, h)
+			l.proceed(c)
 		})
 	}
 }

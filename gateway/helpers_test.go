@@ -37,6 +37,9 @@ type scriptedHub struct {
 	waiting []func()
 	deny    string // a filter to refuse
 
+	remember    func(fanout.Recall) []fanout.Memory // nil: nothing
+	holdRecalls func(post func())                   // nil: they are answered at once
+
 	ticketOf map[topic.Filter]fanout.Ticket // the latest
 }
 
@@ -81,6 +84,23 @@ func (h *scriptedHub) Acquire(id fanout.LoopID, f topic.Filter) fanout.Ticket {
 		confirm()
 	}
 	return ticket
+}
+
+func (h *scriptedHub) Recall(id fanout.LoopID, r fanout.Recall) fanout.Ticket {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.tickets++
+	answer := &fanout.Recalled{Ticket: h.tickets}
+	if h.remember != nil {
+		answer.Memories = h.remember(r)
+	}
+	post := func() { h.loops[id].Post([]fanout.Event{answer}) }
+	if h.holdRecalls != nil {
+		h.holdRecalls(post)
+	} else {
+		post()
+	}
+	return answer.Ticket
 }
 
 func (h *scriptedHub) Release(id fanout.LoopID, f topic.Filter) {

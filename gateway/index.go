@@ -19,10 +19,14 @@ type index struct {
 	filters   map[topic.Filter]*heldFilter
 	patterns  []*heldFilter // those of filters that are patterns
 	cohorts   map[string]*cohort
-	dirty     []*cohort // with pending events
-	turn      uint64    // marks cohorts that an event has reached already
-	lastID    uint32    // of held filters
-	lastTopic uint32    // no number in topics has been above it
+	asked     map[fanout.Ticket]*request // that wait for what the hub remembers
+	dirty     []*cohort                  // with pending events
+	turn      uint64                     // marks cohorts that an event has reached already
+	lastID    uint32                     // of held filters
+	lastTopic uint32                     // no number in topics has been above it
+
+	compressors []*compressor // that sessions have agreed on
+	lastSerial  uint32        // of compressors
 }
 
 // loopTopic is a topic at the loop's point in the order of events.
@@ -38,7 +42,7 @@ type heldFilter struct {
 	ticket    fanout.Ticket // of the acquisition; events with another one are stale
 	refs      int           // sessions that hold it or wait for it
 	confirmed bool
-	refused   bool // by the source; the hub holds it no longer
+	refused   error // why the source gives it no longer, nor the hub
 	topics    []*loopTopic
 	cohorts   []*cohort
 	waiting   []*request // until confirmed
@@ -49,6 +53,7 @@ func newIndex() index {
 		topics:  make(map[uint32]*loopTopic),
 		filters: make(map[topic.Filter]*heldFilter),
 		cohorts: make(map[string]*cohort),
+		asked:   make(map[fanout.Ticket]*request),
 	}
 }
 
@@ -74,7 +79,7 @@ func (l *loop) letGo(h *heldFilter) {
 		return
 	}
 	l.drop(h)
-	if !h.refused {
+	if h.refused == nil {
 		l.gateway.opts.Hub.Release(l.id, h.Filter)
 	}
 }

@@ -63,6 +63,7 @@ type scratch struct {
 	heads   []byte           // heads of resets
 	frames  []plainFrame     // into arena
 	items   []wire.BatchItem // of the batch being built
+	classed []classedEntry   // being sorted by class
 	members []*conn          // of the cohort being served
 }
 
@@ -82,8 +83,11 @@ func newLoop(g *Gateway, el gnet.EventLoop) *loop {
 func (l *loop) Post(events []fanout.Event) {
 	bytes := 0
 	for _, e := range events {
-		if t, ok := e.(*fanout.Tick); ok {
-			bytes += len(t.Payload) + tickOverhead
+		switch e := e.(type) {
+		case *fanout.Tick:
+			bytes += len(e.Payload) + tickOverhead
+		case *fanout.Recalled: // its payloads are kept by the hub
+			bytes += len(e.Memories) * tickOverhead
 		}
 	}
 	l.mail.put(letter{events: events}, bytes)

@@ -16,6 +16,7 @@ import (
 type noHub struct{}
 
 func (noHub) Attach(fanout.Loop) fanout.LoopID                      { return 0 }
+func (noHub) Recall(fanout.LoopID, fanout.Recall) (t fanout.Ticket) { return 1 }
 func (noHub) Acquire(fanout.LoopID, topic.Filter) (t fanout.Ticket) { return 1 }
 func (noHub) Release(fanout.LoopID, topic.Filter)                   {}
 

@@ -11,15 +11,18 @@ import (
 	"github.com/sealcast/sealcast/fanout"
 	"github.com/sealcast/sealcast/gateway/frame"
 	"github.com/sealcast/sealcast/session"
+	"github.com/sealcast/sealcast/wire"
+	"github.com/sealcast/sealcast/wire/codec"
 	"github.com/sealcast/sealcast/wire/topic"
 )
 
 // Hub is where ticks come from; *fanout.Hub in production.
-// Attach, Acquire and Release may be called from any loop and never block.
+// Its methods may be called from any loop and never block.
 type Hub interface {
 	Attach(fanout.Loop) fanout.LoopID
 	Acquire(fanout.LoopID, topic.Filter) fanout.Ticket
 	Release(fanout.LoopID, topic.Filter)
+	Recall(fanout.LoopID, fanout.Recall) fanout.Ticket
 }
 
 // Options configure a Gateway. They are read once, by New.
@@ -42,6 +45,8 @@ type Settings struct {
 	Slow      SlowOptions
 	Heartbeat HeartbeatOptions
 	Batch     BatchOptions
+	Compress  CompressOptions
+	Topics    []TopicRule // the first that matches a topic decides
 	// DrainWindow is the time over which Shutdown spreads its goodbyes, and the
 	// clients their coming back.
 	DrainWindow time.Duration
@@ -83,10 +88,28 @@ type BatchOptions struct {
 	MaxBytes int
 }
 
+// CompressOptions rule the compression of batches.
+type CompressOptions struct {
+	Codecs     []wire.Codec      // that clients may choose; with CodecZstd and a Dictionary, CodecZstdDict too
+	MinBytes   int               // a smaller batch goes out as it is
+	Dictionary *codec.Dictionary // nil: none
+}
+
+// TopicRule is what holds for the topics that match. Topics without a rule have
+// the class DefaultClass.
+type TopicRule struct {
+	Match    topic.Filter
+	Compress string // class: only topics of one class share a compressed frame; "" is never compressed
+}
+
+// DefaultClass is the class of topics that are nobody's secret.
+const DefaultClass = "public"
+
 // live is the settings in force, with what is worked out from them. It is
 // replaced as a whole and never changed.
 type live struct {
 	Settings
+	classes     *classTable
 	connections int64        // the effective limit
 	push        frame.Limits // of /ws
 	echo        frame.Limits // of /echo, sealed
@@ -100,6 +123,7 @@ func (g *Gateway) Reload(s Settings) {
 	g.admission.setRate(s.Limits.HandshakesPerSecond)
 	g.live.Store(&live{
 		Settings:    s,
+		classes:     newClassTable(s.Topics),
 		connections: g.connectionLimit(int64(s.Limits.Connections)),
 		push:        frame.Limits{MessageBytes: s.Limits.Message + recordOverhead, Fragments: fragments},
 		echo:        frame.Limits{MessageBytes: s.Echo.MaxMessage + recordOverhead, Fragments: fragments},

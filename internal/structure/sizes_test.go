@@ -25,9 +25,8 @@ type exception struct {
 var exceptions = []exception{
 	{"wire", 60, "19 close codes and 5 kinds are two tables that stand in one place"},
 	{"internal/config", 50, "one type for each section of the settings, one constant for each word that they allow"},
+	{"client.Options", 20, "a list of choices, one a line with its meaning and default"},
 	{"gateway.conn", 22, "one connection with its clocks; what only push sessions need is subscriber's already"},
-	{"fanout.Hub", 20, "what one goroutine owns, and what it is made of; each part that can stand alone is a type of its own"},
-	{"fanout.Stats", 24, "a list of numbers, one a line with its meaning"},
 }
 
 // limitFor is the limit for a subject, and whether an exception sets it.

@@ -1,0 +1,217 @@
+package gateway
+
+import (
+	"slices"
+
+	"go.uber.org/zap"
+
+	"github.com/sealcast/sealcast/fanout"
+	"github.com/sealcast/sealcast/wire"
+)
+
+// The seam between what was and what comes. A request whose filters are all
+// confirmed asks the hub what it remembers of their topics; the answer stands at
+// a definite point in the order of events, and there the request is granted.
+
+// maxPositions bounds the positions that a session's waiting requests hold. More
+// are ignored: their topics are not recovered, and the client sees it.
+const maxPositions = 10_000
+
+// lastValue is an entry: what a topic was before its delivery began.
+type lastValue struct {
+	*fanout.Tick
+	epoch uint64
+	stale bool
+}
+
+// seam is an entry of a slow session's queue: last values and recovered ticks that
+// have yet to be sent. It counts little in the queue, because its ticks are kept by the
+// hub anyway and the next request waits for its end.
+type seam struct{ entries []entry }
+
+// withPositions adds the client's positions to a request, as many as the session may hold.
+func (r *request) withPositions(since []*wire.Position) {
+	held := 0
+	for _, o := range r.conn.sub.requests {
+		held += len(o.since)
+	}
+	for _, p := range since[:min(len(since), max(maxPositions-held, 0))] {
+		r.since = append(r.since, fanout.Position{Topic: p.GetTopic(), Epoch: p.GetEpoch(), Seq: p.GetSeq()})
+	}
+}
+
+// proceed takes the session's confirmed requests on, one after the other: each
+// waits until what the one before it has brought is sent.
+func (l *loop) proceed(c *conn) {
+	for c.phase == phaseOpen && c.sub.asking == nil && !c.sub.bridging {
+		i := slices.IndexFunc(c.sub.requests, func(r *request) bool { return r.missing == 0 })
+		if i < 0 {
+			return
+		}
+		r := c.sub.requests[i]
+		if len(r.filters) == 0 {
+			l.grant(r, nil)
+			continue
+		}
+		ask := fanout.Recall{Since: r.since}
+		for _, h := range r.filters {
+			ask.Filters = append(ask.Filters, h.Filter)
+		}
+		c.sub.asking = r
+		l.index.asked[l.gateway.opts.Hub.Recall(l.id, ask)] = r
+	}
+}
+
+// recalled grants the request that has asked, at this point of the order.
+func (l *loop) recalled(e *fanout.Recalled) {
+	r := l.index.asked[e.Ticket]
+	delete(l.index.asked, e.Ticket)
+	if r == nil || r.conn.sub.asking != r {
+		return // the session has ended meanwhile
+	}
+	l.serve(r.conn, func(c *conn) {
+		c.sub.asking = nil
+		memories := make(map[uint32]*fanout.Memory, len(e.Memories))
+		for i := range e.Memories {
+			memories[e.Memories[i].Topic] = &e.Memories[i]
+		}
+		l.grant(r, memories)
+		l.proceed(c)
+	})
+}
+
+// grant puts a request's filters into effect at this point of the order, with
+// what the hub remembers of the topics as of here.
+func (l *loop) grant(r *request, memories map[uint32]*fanout.Memory) {
+	c := r.conn
+	l.withdrawRefused(r)
+	c.sub.requests = without(c.sub.requests, r)
+	fresh := newTopics(c.sub.filters, r.filters)
+	filters := slices.Concat(c.sub.filters, r.filters)
+	sortFilters(filters)
+	l.join(c, filters)
+	entries := l.remember(fresh, memories)
+
+	first := fresh[:min(len(fresh), topicsPerMessage)]
+	c.send(&wire.ServerFrame{Message: &wire.ServerFrame_Subscribed{Subscribed: &wire.Subscribed{
+		Id: r.id, Filters: r.names, Topics: first}}})
+	for more := range slices.Chunk(fresh[len(first):], topicsPerMessage) {
+		if c.phase != phaseOpen {
+			return
+		}
+		c.send(&wire.ServerFrame{Message: &wire.ServerFrame_Topics{Topics: &wire.Topics{Topics: more}}})
+	}
+	l.bridge(c, entries)
+}
+
+// withdrawRefused takes out the filters that the source has taken back while the
+// request waited for others, or for the hub.
+func (l *loop) withdrawRefused(r *request) {
+	for _, h := range slices.Clone(r.filters) {
+		if h.refused != nil {
+			l.withdrawWaiting(r, h)
+		}
+	}
+}
+
+// withdrawWaiting takes a refused filter out of a request.
+func (l *loop) withdrawWaiting(r *request, h *heldFilter) {
+	r.remove(h, h.String())
+	l.letGo(h)
+	r.conn.sendError(r.id, wire.CloseForbidden, h.refused.Error(), h.String())
+}
+
+// remember notes in the topics which of them are recovered, and lists last values and
+// recovered ticks, topic by topic.
+func (l *loop) remember(fresh []*wire.TopicState, memories map[uint32]*fanout.Memory) []entry {
+	var entries []entry
+	for _, t := range fresh {
+		m := memories[t.Number]
+		switch {
+		case m == nil:
+		case m.Recovered:
+			t.Recovered, t.NextSeq = true, m.Since+1
+			for _, tick := range m.Ticks {
+				entries = append(entries, tick)
+			}
+		default:
+			for _, tick := range m.Ticks {
+				entries = append(entries, &lastValue{Tick: tick, epoch: m.Epoch, stale: m.Stale})
+			}
+		}
+	}
+	return entries
+}
+
+// bridge sends the entries of a seam, behind what was said before; what the
+// socket does not take waits in the session's queue.
+func (l *loop) bridge(c *conn, entries []entry) {
+	if len(entries) == 0 {
+		return
+	}
+	c.flushOut()
+	if c.phase != phaseOpen {
+		return
+	}
+	s := &seam{entries: entries}
+	if !c.isSlow() {
+		l.sendSeam(c, s)
+	}
+	if c.phase != phaseOpen || len(s.entries) == 0 {
+		return
+	}
+	c.sub.bridging = true
+	if !l.enqueue(c, []entry{s}) {
+		c.end(wire.CloseTooSlow, queueFull)
+	}
+}
+
+// sendSeam seals chunks of a seam until the socket has enough.
+func (l *loop) sendSeam(c *conn, s *seam) {
+	for c.phase == phaseOpen && len(s.entries) > 0 && c.gc.OutboundBuffered() <= highWater {
+		n := chunk(s.entries)
+		l.build(s.entries[:n])
+		s.entries = s.entries[l.writeFrames(c):]
+	}
+}
+
+// chunk returns how many entries to seal before the socket is looked at again.
+func chunk(entries []entry) int {
+	n, bytes := 0, 0
+	for n < len(entries) && (n == 0 || bytes < writeChunk) {
+		if _, ok := entries[n].(*seam); ok {
+			break
+		}
+		bytes += entryBytes(entries[n])
+		n++
+	}
+	return n
+}
+
+// buildValues makes one frame of the last values from entries[from] on, up to
+// the limits of a batch, and returns where it stopped.
+func (l *loop) buildValues(entries []entry, from int) int {
+	limits := &l.settings().Batch
+	m := &wire.Snapshot{}
+	size, to := 0, from
+	for ; to < len(entries) && len(m.Values) < limits.MaxTicks; to++ {
+		v, ok := entries[to].(*lastValue)
+		if !ok {
+			break
+		}
+		next := len(v.Payload) + tickOverhead
+		if len(m.Values) > 0 && size+next > min(limits.MaxBytes, wire.MaxTick) {
+			break
+		}
+		size += next
+		m.Values = append(m.Values, &wire.Value{Topic: v.Topic, Epoch: v.epoch, Seq: v.Seq,
+			TimeUs: uint64(v.ReceivedUS), Payload: v.Payload, Stale: v.stale})
+	}
+	arena, err := wire.AppendServerFrame(l.scratch.arena, &wire.ServerFrame{Message: &wire.ServerFrame_Snapshot{Snapshot: m}})
+	if err != nil {
+		l.gateway.log.Error("last values not encoded", zap.Error(err))
+		return to
+	}
+	l.addFrame(arena, from, to, 0)
+	return to
+}
