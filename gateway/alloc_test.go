@@ -12,6 +12,7 @@ import (
 
 	"github.com/sealcast/sealcast/client"
 	"github.com/sealcast/sealcast/crypto/suite"
+	"github.com/sealcast/sealcast/wire"
 )
 
 const (
@@ -131,10 +132,11 @@ type frameCounter struct {
 
 // subscribeRaw connects and subscribes through the client, then reads the
 // connection itself, because opening records on the client's side allocates.
-func subscribeRaw(t *testing.T, s *server, id suite.ID, filter string) *frameCounter {
+func subscribeRaw(t *testing.T, s *server, id suite.ID, filter string, codecs ...wire.Codec) *frameCounter {
 	t.Helper()
 	f := &frameCounter{}
 	opts := s.options(id)
+	opts.Codecs = codecs
 	opts.NetDial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
 		f.conn = c

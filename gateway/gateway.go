@@ -7,6 +7,7 @@
 //
 //	out 4  cohort.go   ticks collect once per cohort of like sessions
 //	out 5  batch.go    a batch joins ticks that were encoded once per gateway
+//	out 6  compress.go compressed once per cohort, if the clients want it
 //	out 7  deliver.go  sealed once per session into the loop's scratch buffer
 //	out 8  deliver.go  one write per session and flush
 //

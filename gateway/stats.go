@@ -42,6 +42,9 @@ type Stats struct {
 type Traffic struct {
 	RecordsOpened, RecordsSealed uint64
 	BytesIn, BytesOut            uint64
+	// What batches were before and after compression, once per cohort; those
+	// that went out as they were are left out.
+	CompressedFrom, CompressedTo uint64
 }
 
 // Handshakes counts how handshakes ended, by suite.

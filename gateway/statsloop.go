@@ -24,15 +24,18 @@ const (
 type loopStats struct {
 	recordsIn, recordsOut atomic.Uint64
 	bytesIn, bytesOut     atomic.Uint64
-	delivered             atomic.Uint64
-	ticketsRefused        atomic.Uint64
-	panics, stalls        atomic.Uint64
-	slowSessions          atomic.Int64
-	slowBytes             atomic.Int64
-	handshakes            handshakeCounts
-	closes                [2][len(closeCodes) + 1]atomic.Uint64 // by whom, then in closeCodes' order, then unknown codes
-	times                 loopTimes
-	ciphers               cipherCounts
+
+	compressedFrom, compressedTo atomic.Uint64
+
+	delivered      atomic.Uint64
+	ticketsRefused atomic.Uint64
+	panics, stalls atomic.Uint64
+	slowSessions   atomic.Int64
+	slowBytes      atomic.Int64
+	handshakes     handshakeCounts
+	closes         [2][len(closeCodes) + 1]atomic.Uint64 // by whom, then in closeCodes' order, then unknown codes
+	times          loopTimes
+	ciphers        cipherCounts
 }
 
 // loopTimes are a loop's distributions. seals and batches choose the samples.
@@ -47,6 +50,8 @@ func (s *loopStats) addTo(to *Stats) {
 	to.RecordsSealed += s.recordsOut.Load()
 	to.BytesIn += s.bytesIn.Load()
 	to.BytesOut += s.bytesOut.Load()
+	to.CompressedFrom += s.compressedFrom.Load()
+	to.CompressedTo += s.compressedTo.Load()
 	to.Delivered += s.delivered.Load()
 	to.TicketsRefused += s.ticketsRefused.Load()
 	to.Panics += s.panics.Load()
