@@ -37,6 +37,8 @@ type Config struct {
 // Admin is the section admin.
 type Admin struct {
 	Listen string
+	Token  Secret
+	Pprof  bool
 }
 
 // Cipher is the section cipher. Suites never holds plain; AllowPlain stands

@@ -21,7 +21,7 @@ type setting struct {
 func table(c *Config) []setting {
 	var all []setting
 	for _, part := range [][]setting{
-		generalSettings(c), cipherSettings(&c.Cipher), rekeySettings(&c.Cipher.Rekey), resumptionSettings(&c.Resumption), echoSettings(&c.Echo), redisSettings(&c.Redis),
+		generalSettings(c), adminSettings(&c.Admin), processSettings(c), cipherSettings(&c.Cipher), rekeySettings(&c.Cipher.Rekey), resumptionSettings(&c.Resumption), echoSettings(&c.Echo), redisSettings(&c.Redis),
 		topicSettings(c), batchSettings(&c.Batch), originSettings(c), limitSettings(&c.Limits), timeSettings(c), logSettings(&c.Log),
 	} {
 		all = append(all, part...)
@@ -34,9 +34,26 @@ func generalSettings(c *Config) []setting {
 		{"listen", "127.0.0.1:8080",
 			"Address for WebSocket clients. An empty host means all interfaces, port 0 any free port.",
 			atStart(text(&c.Listen, 300, "HOST:PORT", checkAddress))},
+	}
+}
+
+func adminSettings(c *Admin) []setting {
+	return []setting{
 		{"admin.listen", "127.0.0.1:8081",
-			"Address of the admin interface: /healthz, /readyz, /v1/info. It asks for no password, so keep it on loopback or in a trusted network.",
-			atStart(text(&c.Admin.Listen, 300, "HOST:PORT", checkAddress))},
+			"Address of the admin interface: health, metrics, sessions, topics. Beyond loopback, set a token.",
+			atStart(text(&c.Listen, 300, "HOST:PORT", checkAddress))},
+		{"admin.token", `""`,
+			"Token that every path but /, /healthz and /readyz then wants, as `Authorization: Bearer TOKEN`. Better given as SEALCAST_ADMIN_TOKEN than in a file; never shown or logged. Empty: none is asked for.",
+			hidden(&c.Token, 4096)},
+		{"admin.pprof", "false",
+			"Serve /debug/pprof/: profiles and stacks of the process. A profile costs some speed while it is taken.",
+			boolean(&c.Pprof)},
+	}
+}
+
+// processSettings are those of the gateway as a whole.
+func processSettings(c *Config) []setting {
+	return []setting{
 		{"loops", "0",
 			"Event loops. 0 is one per CPU.",
 			atStart(whole(&c.Loops, 0, 256))},
