@@ -99,7 +99,7 @@ func (s *services) listen() (err error) {
 func (s *services) listenAdmin() (err error) {
 	s.hardware = suite.Detect()
 	address := s.settings().Admin.Listen
-	if s.admin, err = admin.Listen(address, admin.Options{Ready: s.notReady, Info: s.info, Log: s.log.Logger}); err != nil {
+	if s.admin, err = admin.Listen(address, s.adminOptions()); err != nil {
 		return listenFailure("admin.listen", address, err)
 	}
 	go s.watch(s.admin.Serve)

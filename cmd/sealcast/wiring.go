@@ -96,6 +96,23 @@ func (s *services) hubOptions() fanout.Options {
 	return options
 }
 
+func (s *services) adminOptions() admin.Options {
+	return admin.Options{Ready: s.notReady, Info: s.info, Access: s.access, Parts: s.parts, Log: s.log.Logger}
+}
+
+func (s *services) access() admin.Access {
+	c := &s.settings().Admin
+	return admin.Access{Token: c.Token.Reveal(), Pprof: c.Pprof}
+}
+
+// parts may be asked from the start on; gateway and hub are there once it is over.
+func (s *services) parts() (admin.Gateway, admin.Hub) {
+	if phase(s.phase.Load()) != starting && s.gateway != nil {
+		return s.gateway, s.hub
+	}
+	return nil, nil
+}
+
 func (s *services) info() admin.Info {
 	f := s.live.Load()
 	return admin.Info{

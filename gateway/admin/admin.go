@@ -1,6 +1,6 @@
-// Package admin is the gateway's HTTP listener for operators: health,
-// readiness and what the gateway offers. It learns everything through the
-// functions in Options and never serves WebSocket clients.
+// Package admin is the gateway's HTTP listener for operators: health, metrics,
+// what the gateway offers, its sessions and topics. It learns everything through
+// the functions in Options and never serves WebSocket clients.
 package admin
 
 import (
@@ -14,6 +14,9 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/sealcast/sealcast/fanout"
+	"github.com/sealcast/sealcast/gateway"
 )
 
 // Limits on a request. Answers are small, so a slow peer holds little.
@@ -27,9 +30,31 @@ const (
 // Options say what the listener tells. All fields are needed; the functions
 // are called on any goroutine and must not block.
 type Options struct {
-	Ready func() []string // why the gateway is not ready; empty if it is
-	Info  func() Info
-	Log   *zap.Logger
+	Ready  func() []string // why the gateway is not ready; empty if it is
+	Info   func() Info
+	Access func() Access
+	Parts  func() (Gateway, Hub) // nil, nil as long as the gateway starts
+	Log    *zap.Logger
+}
+
+// Access says who may see what.
+type Access struct {
+	Token string // a bearer token that most paths want; empty: none is asked for
+	Pprof bool   // serve /debug/pprof/
+}
+
+// Gateway is what of *gateway.Gateway is told and done here.
+type Gateway interface {
+	Stats() gateway.Stats
+	Sessions(ctx context.Context, after uint64, limit int, user string) ([]gateway.SessionInfo, bool, error)
+	EndSession(ctx context.Context, id uint64, comeBack bool) (bool, error)
+	Topics(ctx context.Context, after uint64, limit int) ([]gateway.TopicInfo, bool, error)
+}
+
+// Hub is what of *fanout.Hub is told here.
+type Hub interface {
+	Stats() fanout.Stats
+	Ready() error
 }
 
 // Info is the answer of /v1/info. None of it is secret.
@@ -50,18 +75,21 @@ type Server struct {
 }
 
 // Listen binds address. It warns in the log if others than this machine can
-// reach it, since nothing here asks for a password.
+// reach it and no token is asked for.
 func Listen(address string, o Options) (*Server, error) {
 	ln, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("admin interface: %w", err)
 	}
-	if !isLoopback(ln.Addr()) {
-		o.Log.Warn("the admin interface is reachable from other machines and asks for no password",
+	handler := Handler(o)
+	if isLoopback(ln.Addr()) {
+		handler = onlyLocalHosts(address, handler)
+	} else if o.Access().Token == "" {
+		o.Log.Warn("the admin interface is reachable from other machines and asks for no token: set admin.token",
 			zap.Stringer("admin", ln.Addr()))
 	}
 	return &Server{ln: ln, http: &http.Server{
-		Handler:           Handler(o),
+		Handler:           handler,
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       headerTimeout,
 		WriteTimeout:      answerTimeout,
@@ -97,18 +125,22 @@ func ignoreClosed(err error) error {
 	return err
 }
 
-func isLoopback(addr net.Addr) bool {
-	tcp, ok := addr.(*net.TCPAddr)
-	return ok && tcp.IP.IsLoopback()
-}
+// index is what / tells as long as there is no page.
+const index = `Sealcast gateway
 
-// Handler is the interface without a listener. Other methods than GET and
-// HEAD are answered with 405.
+/healthz
+/readyz
+/metrics
+/v1/info
+/v1/sessions
+/v1/topics
+`
+
+// Handler is the interface without a listener. Methods that a path does not know
+// are answered with 405.
 func Handler(o Options) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		text(w, http.StatusOK, "Sealcast gateway\n\n/healthz\n/readyz\n/v1/info\n")
-	})
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, index) })
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		text(w, http.StatusOK, "ok\n")
 	})
@@ -122,7 +154,10 @@ func Handler(o Options) http.Handler {
 	mux.HandleFunc("GET /v1/info", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, o.Info())
 	})
-	return mux
+	mux.Handle("GET /metrics", metricsHandler(o))
+	addInspection(mux, o)
+	addProfiling(mux, o)
+	return withToken(o.Access, mux)
 }
 
 // text answers with plain text that browsers and proxies neither keep nor guess about.

@@ -19,7 +19,9 @@ import (
 
 func options(reasons ...string) Options {
 	return Options{
-		Ready: func() []string { return reasons },
+		Access: func() Access { return Access{} },
+		Parts:  func() (Gateway, Hub) { return nil, nil },
+		Ready:  func() []string { return reasons },
 		Info: func() Info {
 			return Info{
 				Version: "v1", Realm: "default", PublicKey: "PIN", TemporaryKey: true,
@@ -49,7 +51,7 @@ func TestAnswers(t *testing.T) {
 		{ready, "GET", "/readyz", 200, "ready\n"},
 		{not, "GET", "/readyz", 503, "starting\nredis 127.0.0.1:6379: connection refused\n"},
 		{ready, "HEAD", "/readyz", 200, "ready\n"}, // net/http drops the body of HEAD
-		{ready, "GET", "/", 200, "Sealcast gateway\n\n/healthz\n/readyz\n/v1/info\n"},
+		{ready, "GET", "/", 200, index},
 		{ready, "GET", "/metricz", 404, "404 page not found\n"},
 		{ready, "GET", "/v1/info/x", 404, "404 page not found\n"},
 		{ready, "POST", "/readyz", 405, "Method Not Allowed\n"},
