@@ -33,6 +33,8 @@ type index struct {
 type loopTopic struct {
 	fanout.TopicState // NextSeq and Epoch as of the last event
 	filters           []*heldFilter
+	class             class
+	classFrom         *classTable // that class was looked up in; nil: none yet
 }
 
 // heldFilter is a filter that at least one session of the loop holds or waits for.

@@ -170,7 +170,7 @@ func (l *loop) bridge(c *conn, entries []entry) {
 func (l *loop) sendSeam(c *conn, s *seam) {
 	for c.phase == phaseOpen && len(s.entries) > 0 && c.gc.OutboundBuffered() <= highWater {
 		n := chunk(s.entries)
-		l.build(s.entries[:n])
+		l.build(s.entries[:n], c.sub.codec)
 		s.entries = s.entries[l.writeFrames(c):]
 	}
 }
