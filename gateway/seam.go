@@ -40,15 +40,15 @@ func (r *request) withPositions(since []*wire.Position) {
 	}
 }
 
-// proceed takes the session's confirmed requests on, one after the other: each
-// waits until what the one before it has brought is sent.
+// proceed takes the session's requests on, in the order in which they came: each
+// waits until its filters are confirmed and what the one before it has brought is
+// sent. A request that repeats a filter so is not answered before the filter holds.
 func (l *loop) proceed(c *conn) {
 	for c.phase == phaseOpen && c.sub.asking == nil && !c.sub.bridging {
-		i := slices.IndexFunc(c.sub.requests, func(r *request) bool { return r.missing == 0 })
-		if i < 0 {
+		if len(c.sub.requests) == 0 || c.sub.requests[0].missing > 0 {
 			return
 		}
-		r := c.sub.requests[i]
+		r := c.sub.requests[0]
 		if len(r.filters) == 0 {
 			l.grant(r, nil)
 			continue
@@ -85,7 +85,7 @@ func (l *loop) recalled(e *fanout.Recalled) {
 func (l *loop) grant(r *request, memories map[uint32]*fanout.Memory) {
 	c := r.conn
 	l.withdrawRefused(r)
-	c.sub.requests = without(c.sub.requests, r)
+	c.sub.requests = slices.Delete(c.sub.requests, 0, 1) // r, as proceed goes by order
 	fresh := newTopics(c.sub.filters, r.filters)
 	filters := slices.Concat(c.sub.filters, r.filters)
 	sortFilters(filters)

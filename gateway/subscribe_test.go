@@ -206,3 +206,32 @@ func TestClientThatOnlyListensStays(t *testing.T) {
 		nextTick(t, c)
 	}
 }
+
+// Who asks again for a filter that still waits is not told that it holds.
+func TestRepeatedSubscribeWaitsToo(t *testing.T) {
+	s := start(t, func(o *gateway.Options) { o.Loops = 1 })
+	s.hub.set(func(h *scriptedHub) { h.hold = true })
+	c := s.dial(t)
+	answers := make(chan client.Subscription, 2)
+	for range 2 {
+		go func() {
+			sub, err := c.Subscribe(t.Context(), "md:a")
+			if err != nil {
+				t.Error(err)
+			}
+			answers <- sub
+		}()
+	}
+	eventually(t, "asked for", func() bool { return s.hub.waits() == 1 })
+	select {
+	case <-answers:
+		t.Fatal("answered before the source confirmed")
+	case <-time.After(200 * time.Millisecond):
+	}
+	s.hub.confirmHeld()
+	for range 2 {
+		if sub := <-answers; len(sub.Filters) != 1 {
+			t.Errorf("confirmed %v", sub.Filters)
+		}
+	}
+}
