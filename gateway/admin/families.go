@@ -80,6 +80,12 @@ func trafficFamilies() []family {
 			spread: func(s *sample) gateway.Distribution { return s.gateway.Times.BatchTicks }},
 		{name: "sealcast_batch_bytes", kind: histogram, help: "Bytes of a batch before encryption.",
 			spread: func(s *sample) gateway.Distribution { return s.gateway.Times.BatchBytes }},
+		{name: "sealcast_compression_bytes_total", kind: counter, labels: []string{"stage"},
+			help: "Bytes of batches before and after compression, which happens once for all sessions with the same subscriptions; batches that were left as they are do not count.",
+			values: func(s *sample, add func(float64, ...string)) {
+				add(float64(s.gateway.CompressedFrom), "before")
+				add(float64(s.gateway.CompressedTo), "after")
+			}},
 		{name: "sealcast_batch_delay_seconds", kind: histogram,
 			help:   "Time from the arrival of a batch's first tick from Redis until the batch is built; one batch in 16.",
 			spread: func(s *sample) gateway.Distribution { return s.gateway.Times.BatchDelay }},
@@ -108,15 +114,22 @@ func tickFamilies() []family {
 		{name: "sealcast_ticks_delivered_total", kind: counter, help: "Ticks sealed for a session, each session counted.",
 			value: func(s *sample) float64 { return float64(s.gateway.Delivered) }},
 		{name: "sealcast_ticks_dropped_total", kind: counter, labels: []string{"reason"},
-			help: "Ticks from Redis that were lost: the gateway's queue was full, or they were longer than limits.tick.",
+			help: "Ticks from Redis that were lost: the gateway's queue was full, they were longer than limits.tick, or their topic was one too many.",
 			values: func(s *sample, add func(float64, ...string)) {
 				add(float64(s.hub.Dropped), "queue_full")
 				add(float64(s.hub.Oversized), "too_large")
+				add(float64(s.hub.Kept.TopicsRefused), "too_many_topics")
 			}},
 		{name: "sealcast_topic_resets_total", kind: counter, help: "New epochs of topics, which are gaps for their subscribers.",
 			value: func(s *sample) float64 { return float64(s.hub.Resets) }},
 		{name: "sealcast_topics", kind: gauge, help: "Topics that somebody is subscribed to.",
 			value: func(s *sample) float64 { return float64(s.hub.Topics) }},
+		{name: "sealcast_kept_ticks", kind: gauge, help: "Last values and histories of topics, in ticks.",
+			value: func(s *sample) float64 { return float64(s.hub.Kept.Ticks) }},
+		{name: "sealcast_kept_bytes", kind: gauge, help: "What they count for in limits.history_bytes.",
+			value: func(s *sample) float64 { return float64(s.hub.Kept.Bytes) }},
+		{name: "sealcast_kept_ticks_evicted_total", kind: counter, help: "Kept ticks that had to go because of limits.history_bytes.",
+			value: func(s *sample) float64 { return float64(s.hub.Kept.Evicted) }},
 		{name: "sealcast_filters", kind: gauge, help: "Names and patterns that sessions are subscribed to, each counted once for each event loop.",
 			value: func(s *sample) float64 { return float64(s.hub.Filters) }},
 	}
@@ -153,7 +166,7 @@ func sourceFamilies() []family {
 
 func loopFamilies() []family {
 	return []family{
-		{name: "sealcast_loop_lag_seconds", kind: histogram, help: "Time from the wish to wake an event loop until it does; ten times a second for each loop or more.",
+		{name: "sealcast_loop_lag_seconds", kind: histogram, help: "Time from the wish to wake an event loop until it does; five times a second for each loop or more.",
 			spread: func(s *sample) gateway.Distribution { return s.gateway.Times.Lag }},
 		{name: "sealcast_loop_stalls_total", kind: counter, help: "Times that an event loop was busy for more than 100 ms without a pause.",
 			value: func(s *sample) float64 { return float64(s.gateway.Stalls) }},

@@ -131,7 +131,7 @@ func TestMetricsAfterTraffic(t *testing.T) {
 	w.traffic()
 	w.eventually("pools told, all closed", func() bool {
 		s := w.gateway.Stats()
-		return s.Ciphers.Hits > 0 && s.Connections == 3
+		return s.Ciphers.Hits > 0 && s.Ciphers.Kept > 0 && s.Connections == 3
 	})
 	after := scrapeMetrics(t, w)
 	for _, f := range families() {
