@@ -2,6 +2,7 @@ package fanout
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -50,7 +51,7 @@ type Hub struct {
 	root   *node
 	cover  *cover
 	topics map[string]*feed
-	tally
+	book
 	slab  slab
 	store store
 	boxes []outbox // by LoopID
@@ -59,10 +60,11 @@ type Hub struct {
 	turns turnState
 }
 
-// tally is what the hub counts of its topics and filters.
-type tally struct {
+// book is what the hub notes about its topics and filters.
+type book struct {
 	filters    int
-	discovered int // topics that were opened by a message
+	standing   []*want // of the rules
+	discovered int     // topics that were opened by a message
 	lastNumber uint32
 }
 
@@ -84,13 +86,14 @@ type mailbox struct {
 	tickets  Ticket
 }
 
-// command is one call of Attach, Acquire, Release or Recall.
+// command is one call of Attach, Acquire, Release, Recall or SetRules.
 type command struct {
 	loop   LoopID
 	attach Loop         // Attach
 	filter topic.Filter // Acquire, Release
 	ticket Ticket       // Acquire, Recall
 	recall *Recall      // Recall
+	rules  *[]Rule      // SetRules
 }
 
 // NewHub makes a hub that does nothing until Run is called.
@@ -163,6 +166,16 @@ func (h *Hub) Release(id LoopID, f topic.Filter) {
 	h.kick()
 }
 
+// SetRules puts other rules into force. What they no longer keep is given up. It
+// never blocks.
+func (h *Hub) SetRules(rules []Rule) {
+	rules = slices.Clone(rules)
+	h.mail.mu.Lock()
+	h.mail.commands = append(h.mail.commands, command{rules: &rules})
+	h.mail.mu.Unlock()
+	h.kick()
+}
+
 // Ready returns nil if the source is connected and has confirmed everything
 // that was subscribed, else a *NotReady.
 func (h *Hub) Ready() error { return h.status.get() }
@@ -228,6 +241,8 @@ func (h *Hub) takeCommands() {
 		switch {
 		case c.attach != nil:
 			h.boxes = append(h.boxes, outbox{loop: c.attach})
+		case c.rules != nil:
+			h.setRules(*c.rules)
 		case c.recall != nil:
 			h.recall(c)
 		case c.ticket != 0:

@@ -1,6 +1,7 @@
 package fanout
 
 import (
+	"slices"
 	"unsafe"
 
 	"go.uber.org/zap"
@@ -41,9 +42,39 @@ func (h *Hub) rule(name string) *Rule {
 // stand wants what the rules keep, whether or not a loop does: who comes first
 // is to get a value too. It wants again what the source has refused before.
 func (h *Hub) stand() {
+	h.standing = h.standing[:0]
 	for i := range h.opt.Rules {
 		if r := &h.opt.Rules[i]; r.keep() > 0 {
-			h.want(r.Match).standing = true
+			w := h.want(r.Match)
+			w.standing = true
+			h.standing = append(h.standing, w)
+		}
+	}
+}
+
+// setRules wants what the new rules keep before it gives up what only the old
+// ones did.
+func (h *Hub) setRules(rules []Rule) {
+	before := slices.Clone(h.standing)
+	for _, w := range before {
+		w.standing = false
+	}
+	h.opt.Rules = rules
+	h.stand()
+	for _, w := range before {
+		if w.node.want == w && !w.standing && len(w.holders) == 0 {
+			h.drop(w)
+		}
+	}
+	for _, f := range h.topics {
+		f.rule = h.rule(f.name)
+		if f.rule != nil {
+			h.store.shrink(f, f.rule.keep())
+			continue
+		}
+		h.store.shrink(f, 0)
+		if f.loops.empty() {
+			h.forget(f)
 		}
 	}
 }

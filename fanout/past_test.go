@@ -249,3 +249,35 @@ func TestIdleTopicsAreForgotten(t *testing.T) {
 		t.Errorf("left: %+v, %v", s, r.hub.discovered)
 	}
 }
+
+func TestRulesCanChange(t *testing.T) {
+	r, loops := newKeeping(t, Options{Rules: []Rule{{Match: filter("a:*"), Snapshot: true, History: 5}, {Match: filter("b"), Snapshot: true}}})
+	r.acquire("a:held")
+	publish := func() {
+		for _, name := range []string{"a:1", "a:held", "b", "c"} {
+			r.publish(name, "x")
+			r.publish(name, "y")
+		}
+		r.settle()
+	}
+	publish()
+	r.hub.SetRules([]Rule{{Match: filter("a:held"), History: 1}, {Match: filter("a:*")}, {Match: filter("b"), Snapshot: true, History: 1}, {Match: filter("c"), Snapshot: true}})
+	r.settle()
+	expectSubs(t, r, "a:held", "b", "c")
+	if s := r.hub.Stats(); s.Topics != 2 || s.Kept.Ticks != 2 || s.Resets != 0 {
+		t.Errorf("stats %+v", s)
+	}
+	publish()
+	if s := r.hub.Stats(); s.Topics != 3 || s.Kept.Ticks != 3 || s.Received != 12 {
+		t.Errorf("stats %+v", s)
+	}
+	if got := r.recall(t, loops[0], Position{}, "a:held"); len(got) != 0 {
+		t.Errorf("a value without snapshot: %+v", got)
+	}
+	r.hub.SetRules(nil)
+	r.settle()
+	expectSubs(t, r, "a:held")
+	if s := r.hub.Stats(); s.Topics != 1 || s.Kept.Ticks != 0 || s.Kept.Bytes != 0 || s.Filters != 1 {
+		t.Errorf("stats %+v", s)
+	}
+}

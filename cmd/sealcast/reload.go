@@ -58,6 +58,7 @@ func (s *services) reload() {
 	}
 	s.log.level.SetLevel(logLevel(next.cfg.Log.Level))
 	s.gateway.Reload(s.gatewaySettings(next))
+	s.hub.SetRules(hubRules(next.cfg.Topics))
 	s.live.Store(next)
 	if len(waiting) > 0 {
 		s.log.Warn("these settings wait for a restart, the values from before stay in force", zap.Strings("settings", waiting))

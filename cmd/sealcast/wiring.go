@@ -86,8 +86,12 @@ func (s *services) hubOptions() fanout.Options {
 		Redis: fanout.Redis{
 			Addrs: c.Redis.Addrs, Username: c.Redis.Username, Password: c.Redis.Password.Reveal(), DB: c.Redis.DB,
 		},
-		MaxTick: c.Limits.Tick,
-		Log:     s.log.Logger,
+		Rules:        hubRules(c.Topics),
+		MaxTick:      c.Limits.Tick,
+		MaxTopics:    c.Limits.Topics,
+		TopicIdle:    c.Limits.TopicIdle,
+		HistoryBytes: c.Limits.HistoryBytes,
+		Log:          s.log.Logger,
 	}
 	if s.redis != nil {
 		options.Redis.Addrs = []string{s.redis.Addr()}
@@ -111,6 +115,15 @@ func (s *services) parts() (admin.Gateway, admin.Hub) {
 		return s.gateway, s.hub
 	}
 	return nil, nil
+}
+
+// hubRules is what the hub can also be given later.
+func hubRules(topics []config.Topic) []fanout.Rule {
+	var rules []fanout.Rule
+	for _, t := range topics {
+		rules = append(rules, fanout.Rule{Match: t.Match, Snapshot: t.Snapshot, History: t.History})
+	}
+	return rules
 }
 
 func (s *services) info() admin.Info {

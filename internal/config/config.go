@@ -103,8 +103,10 @@ const (
 // Topic is one entry of topics. The first entry whose Match fits a topic's
 // name decides.
 type Topic struct {
-	Match  topic.Filter
-	Policy Policy
+	Match    topic.Filter
+	Policy   Policy
+	Snapshot bool // keep the last value
+	History  int  // keep so many ticks
 }
 
 // Policy says what may become of a topic's ticks when a client is slow.
@@ -132,6 +134,9 @@ type Limits struct {
 	Message             int // bytes
 	Fragments           int
 	Tick                int // bytes
+	Topics              int // 0: no limit
+	TopicIdle           time.Duration
+	HistoryBytes        int
 }
 
 // Slow is the section slow.

@@ -61,15 +61,19 @@ func checkRealm(s string) error {
 	return nil
 }
 
-// topics is a list of {match, policy}.
+// topicForm is what an entry of topics looks like.
+const topicForm = "{match: NAME OR PATTERN, policy: latest or every, snapshot: true or false, history: 0 to 1000000}"
+
+// topics is a list of them.
 func topics(field *[]Topic) kind {
 	return kind{
 		field:   field,
-		allowed: "a list of {match: NAME OR PATTERN, policy: latest or every}",
+		allowed: "a list of " + topicForm,
 		show: func() string {
 			var b strings.Builder
 			for _, t := range *field {
-				fmt.Fprintf(&b, "\n- {match: %s, policy: %s}", doubleQuote(t.Match.String()), t.Policy)
+				fmt.Fprintf(&b, "\n- {match: %s, policy: %s, snapshot: %t, history: %d}",
+					doubleQuote(t.Match.String()), t.Policy, t.Snapshot, t.History)
 			}
 			if b.Len() == 0 {
 				return "[]"
@@ -102,13 +106,15 @@ func topics(field *[]Topic) kind {
 func topicEntry(n *yaml.Node) (Topic, []problem) {
 	entry := Topic{Policy: PolicyEvery}
 	if n.Kind != yaml.MappingNode {
-		return entry, []problem{newProblem(n, "", notA(n, "a mapping"), "{match: NAME OR PATTERN, policy: latest or every}")}
+		return entry, []problem{newProblem(n, "", notA(n, "a mapping"), topicForm)}
 	}
 	fields := map[string]kind{
-		"match":  scalar(&entry.Match, "a topic's name or a pattern", parseMatch, topic.Filter.String),
-		"policy": choice(&entry.Policy, PolicyLatest, PolicyEvery),
+		"match":    scalar(&entry.Match, "a topic's name or a pattern", parseMatch, topic.Filter.String),
+		"policy":   choice(&entry.Policy, PolicyLatest, PolicyEvery),
+		"snapshot": boolean(&entry.Snapshot),
+		"history":  whole(&entry.History, 0, 1_000_000),
 	}
-	names := []string{"match", "policy"}
+	names := []string{"match", "policy", "snapshot", "history"}
 	problems := eachPair(n, func(key, value *yaml.Node) []problem {
 		k, ok := fields[key.Value]
 		if !ok {

@@ -75,7 +75,7 @@ func TestValuesOfFlags(t *testing.T) {
 		{[]string{"drain.window=0s"}, func(c *Config) any { return c.Drain.Window }, time.Duration(0)},
 		{[]string{"cipher.post_quantum=off"}, func(c *Config) any { return c.Cipher.PostQuantum }, PostQuantumOff},
 		{[]string{"redis={mode: standalone, addrs: ['a:1', \"[::1]:2\"]}"}, func(c *Config) any { return c.Redis.Addrs }, []string{"a:1", "[::1]:2"}},
-		{[]string{"topics={match: 'a:**'}"}, func(c *Config) any { return fmt.Sprint(c.Topics) }, "[{a:** every}]"},
+		{[]string{"topics={match: 'a:**'}"}, func(c *Config) any { return fmt.Sprint(c.Topics) }, "[{a:** every false 0}]"},
 		{[]string{"topics=[]"}, func(c *Config) any { return len(c.Topics) }, 0},
 	} {
 		l := load(t, Sources{Set: c.set})

@@ -147,8 +147,8 @@ func redisSettings(c *Redis) []setting {
 
 func topicSettings(c *Config) []setting {
 	return []setting{
-		{"topics", `[{match: "md:*:*:ticker", policy: latest}, {match: "**", policy: every}]`,
-			"What may become of ticks on their way to a slow client; the first entry that matches a topic decides, and every holds where none does. latest: older ticks may be merged into the latest one (this version does not merge yet). every: each tick counts.",
+		{"topics", `[{match: "md:*:*:ticker", policy: latest, snapshot: true, history: 1}, {match: "**", policy: every}]`,
+			"What may become of ticks on their way to a slow client; the first entry that matches a topic decides, and every holds where none does. latest: older ticks may be merged into the latest one (this version does not merge yet). every: each tick counts. snapshot: the last value is kept, for whoever subscribes later. history: so many ticks are kept, for clients that come back; topics with either are subscribed at Redis from the start.",
 			topics(&c.Topics)},
 	}
 }
@@ -198,6 +198,15 @@ func limitSettings(c *Limits) []setting {
 		{"limits.tick", "1MiB",
 			"Longest payload of a tick. A longer one from Redis is dropped, and its subscribers are told that the topic begins anew.",
 			atStart(size(&c.Tick, 1, wire.MaxTick))},
+		{"limits.topics", "0",
+			"Most topics that publishers may bring into being under patterns. Ticks of further ones are dropped, counted and logged. 0: any number.",
+			atStart(whole(&c.Topics, 0, 100_000_000))},
+		{"limits.topic_idle", "1h",
+			"A topic that has had no tick for this long is forgotten if nobody is subscribed to it and nothing of it is kept.",
+			atStart(duration(&c.TopicIdle, time.Second, 30*24*time.Hour))},
+		{"limits.history_bytes", "256MiB",
+			"Memory for last values and history of all topics together. Beyond it the oldest go, which is counted.",
+			atStart(size(&c.HistoryBytes, kib, 1024*gib))},
 	}
 }
 
