@@ -25,7 +25,7 @@ func TestChain(t *testing.T) {
 		t.Run(id.String(), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(uint64(id), 7))
 			topics := topicNames(id.String(), 50)
-			burst := smallTicks(random, topics, 5000)
+			burst := smallTicks(random, topics, 8000)
 			large := largeTicks(topics)
 			mixed := interleave(random, smallTicks(random, topics, 500), largeTicks(topics[3:]))
 			opts := g.options()

@@ -13,9 +13,9 @@
 //	bin/sealcast serve --set redis.mode=standalone --set redis.addrs=127.0.0.1:6379 \
 //	    --set 'topics=[{match: "**", policy: every}]' &
 //	bin/sealctl tail ws://127.0.0.1:8080/ws --insecure --topics 'md:**' -o json \
-//	    --count "$(zcat FEED.tsv.gz | wc -l)" --for 60s > got.json &
+//	    --count "$(zcat FEED.tsv.gz | wc -l)" --for 60s > got.json & tail=$!
 //	sleep 1
-//	bin/sealctl feed --file FEED.tsv.gz --speed max && wait %2
+//	bin/sealctl feed --file FEED.tsv.gz --speed max && wait $tail
 //	jq -r 'select(.event) // empty' got.json                    # prints nothing: no gap, no reset
 //	diff <(jq -r '[.topic, .payload] | join("\t")' got.json | sort) \
 //	    <(zcat FEED.tsv.gz | cut -f2- | sort) && echo complete

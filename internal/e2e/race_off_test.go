@@ -3,3 +3,5 @@
 package e2e
 
 const raceEnabled = false
+
+const share = 1.0

@@ -16,6 +16,7 @@ import (
 // Redis is away when the gateway starts: it stays up, says why it is not ready,
 // takes clients, and goes on by itself.
 func TestRedisAwayAtStart(t *testing.T) {
+	t.Parallel() // waits most of the time, as the next but one
 	r := redistest.Reserve(t)
 	g := launch(t, fromRedis(r))
 	eventually(t, patience, "the admin interface", func() bool { return g.get("/healthz").status == http.StatusOK })
@@ -25,7 +26,7 @@ func TestRedisAwayAtStart(t *testing.T) {
 	}
 
 	w := watch(t, g, "early")
-	time.Sleep(time.Second) // long enough for attempts to connect to become rare
+	time.Sleep(2 * time.Second) // attempts to connect are rare by now
 	r.Restart()
 	came := time.Now()
 	w.awaitTick(r, "first", 2*time.Second)
@@ -66,6 +67,7 @@ func TestRedisLost(t *testing.T) {
 
 // Redis hangs: connections stay open, and nothing answers.
 func TestRedisHangs(t *testing.T) {
+	t.Parallel()
 	r := redistest.Start(t)
 	g := serve(t, fromRedis(r))
 	w := watch(t, g, "known")

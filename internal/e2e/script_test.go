@@ -62,10 +62,10 @@ func topicNames(venue string, n int) []string {
 	return names
 }
 
-// smallTicks makes up so many ticks of at most 200 bytes, one in ten empty.
+// smallTicks makes up so many ticks, or their share, of at most 200 bytes, one in ten empty.
 func smallTicks(r *rand.Rand, topics []string, n int) script {
 	var s script
-	for range n {
+	for range int(float64(n) * share) {
 		t := tick{topic: topics[r.IntN(len(topics))]}
 		if r.IntN(10) > 0 {
 			t.payload = randomBytes(r, r.IntN(200))
