@@ -18,6 +18,7 @@ import (
 // benches lists what can be measured.
 func benches() []command {
 	return []command{
+		{"compression", "FILE...", "how much smaller batches of recorded feeds become, and what that costs", (*app).benchCompression},
 		{"crypto", "", "what suites, public-key operations and their misuse cost on this machine", (*app).benchCrypto},
 	}
 }
@@ -42,7 +43,7 @@ func benchUsage() string {
 	var b strings.Builder
 	b.WriteString("usage: sealctl bench WHAT [flags]\n\n")
 	for _, c := range benches() {
-		fmt.Fprintf(&b, "  %-10s %s\n", c.name, c.summary)
+		fmt.Fprintf(&b, "  %-12s %s\n", c.name, c.summary)
 	}
 	b.WriteString("\n\"sealctl bench WHAT -h\" shows its flags.\n")
 	return b.String()

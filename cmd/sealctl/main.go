@@ -80,7 +80,8 @@ func commands() []command {
 		{"publish", "TOPIC [PAYLOAD|-]", "publish one tick through Redis", (*app).publish},
 		{"feed", "", "publish a recorded or synthetic feed through Redis", (*app).feed},
 		{"info", "URL", "show what a gateway offers", (*app).info},
-		{"bench", "crypto", "measure what cryptography costs on this machine", (*app).bench},
+		{"bench", "WHAT", "measure what cryptography or compression costs on this machine", (*app).bench},
+		{"dict", "train FILE...", "train a compression dictionary from recorded feeds", (*app).dict},
 		{"version", "", "print the version", (*app).version},
 	}
 }

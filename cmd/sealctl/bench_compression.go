@@ -1,0 +1,176 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"github.com/sealcast/sealcast/wire"
+	"github.com/sealcast/sealcast/wire/codec"
+)
+
+// compression is what `sealctl bench compression` was asked for.
+type compression struct {
+	batches []int
+	size    int // of dictionaries
+	during  time.Duration
+	format  string
+}
+
+// compressed is what one codec makes of one feed.
+type compressed struct {
+	File       string  `json:"file"`
+	Batch      int     `json:"batch"` // ticks in one
+	Codec      string  `json:"codec"`
+	Bytes      int     `json:"bytes"`      // of all batches, uncompressed
+	Compressed int     `json:"compressed"` // of all, as they would be sealed
+	Ratio      float64 `json:"ratio"`
+	PackUS     float64 `json:"compress_us"`   // for one batch, on one core
+	UnpackUS   float64 `json:"decompress_us"` // for one batch that shrank
+}
+
+func (a *app) benchCompression(ctx context.Context, args []string) error {
+	var b compression
+	var batches []string
+	var size string
+	f := newFlags("bench compression", "FILE...", `Measures on this machine, without any connection, what each codec makes of recorded feeds (see
+"sealctl feed -h"): how much smaller batches become, and what that costs. The second half of each feed
+is measured; dictionaries are trained from the first half.`)
+	f.list(&batches, "batch", true, "`LIST` of numbers of ticks in a batch (default 1,10,50)")
+	f.StringVar(&size, "size", "16KiB", "`BYTES` of the dictionaries, about")
+	f.DurationVar(&b.during, "for", 300*time.Millisecond, "`TIME` of one measurement")
+	f.StringVar(&b.format, "o", "text", "`FORMAT` of the output: text or json")
+	if help, err := a.parse(f, args, 1, 1000); help || err != nil {
+		return err
+	}
+	if err := b.check(batches, size); err != nil {
+		return err
+	}
+	var all []compressed
+	for _, name := range f.Args() {
+		results, err := b.measureFile(ctx, name)
+		if err != nil {
+			return err
+		}
+		all = append(all, results...)
+	}
+	return a.printCompression(all, b.format)
+}
+
+func (b *compression) check(batches []string, size string) (err error) {
+	if b.batches = []int{1, 10, 50}; len(batches) > 0 {
+		b.batches = nil
+	}
+	for _, s := range batches {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 1 || n > 65536 {
+			return misuse(fmt.Sprintf("--batch: %q is no number of ticks", s), "between 1 and 65536")
+		}
+		b.batches = append(b.batches, n)
+	}
+	if b.during <= 0 || b.during > time.Minute {
+		return misuse("--for: more than 0 and at most 1m", "")
+	}
+	if b.format != "text" && b.format != "json" {
+		return misuse(fmt.Sprintf("-o: there is no format %q", b.format), "text or json")
+	}
+	b.size, err = parseDictSize(size)
+	return err
+}
+
+func (b *compression) measureFile(ctx context.Context, name string) ([]compressed, error) {
+	ticks, err := readFeed(name)
+	if err != nil {
+		return nil, err
+	}
+	half := len(ticks) / 2
+	dictionary, err := codec.Train(samples(ticks[:half]), b.size)
+	if err != nil {
+		return nil, failed(fmt.Errorf("%s: %w", name, err), "a few hundred ticks or more that resemble each other are needed")
+	}
+	var results []compressed
+	for _, n := range b.batches {
+		var plain [][]byte
+		for batch := range slices.Chunk(ticks[half:], n) {
+			plain = append(plain, wire.AppendBatchFrame(nil, batch))
+		}
+		for _, id := range []wire.Codec{wire.CodecSnappy, wire.CodecZstd, wire.CodecZstdDict} {
+			if ctx.Err() != nil {
+				return nil, failed(errInterrupted, "")
+			}
+			r, err := b.measure(id, dictionary, plain)
+			if err != nil {
+				return nil, failed(fmt.Errorf("%s: %w", name, err), "")
+			}
+			r.File, r.Batch = filepath.Base(name), n
+			results = append(results, r)
+		}
+	}
+	return results, nil
+}
+
+// measure compresses and decompresses all batches, and repeats that for a while.
+func (b *compression) measure(id wire.Codec, dictionary *codec.Dictionary, plain [][]byte) (compressed, error) {
+	r := compressed{Codec: id.String()}
+	encoder, err := codec.NewEncoder(id, dictionary)
+	if err != nil {
+		return r, err
+	}
+	decoder, err := codec.NewDecoder(id, dictionary, codec.DefaultLimit)
+	if err != nil {
+		return r, err
+	}
+	var packed [][]byte
+	var room []byte
+	for _, p := range plain {
+		out := encoder.Compress(bytes.Clone(p), 0)
+		r.Bytes, r.Compressed = r.Bytes+len(p), r.Compressed+len(out)
+		if wire.Codec(out[0]) == wire.CodecNone {
+			continue
+		}
+		packed = append(packed, out)
+		if room, err = decoder.Decode(room, out[wire.PlainHeaderSize:]); err != nil || !bytes.Equal(room, p[wire.PlainHeaderSize:]) {
+			return r, fmt.Errorf("%v does not bring a batch back: %w", id, err)
+		}
+	}
+	r.Ratio = float64(r.Bytes) / float64(max(r.Compressed, 1))
+	arena := make([]byte, 0, 4<<20)
+	r.PackUS = b.micros(plain, func(p []byte) { arena = encoder.Compress(append(arena[:0], p...), 0)[:0] })
+	r.UnpackUS = b.micros(packed, func(p []byte) { room, _ = decoder.Decode(room, p[wire.PlainHeaderSize:]) })
+	return r, nil
+}
+
+// micros is the mean time of f, in microseconds, over whole rounds.
+func (b *compression) micros(batches [][]byte, f func([]byte)) float64 {
+	if len(batches) == 0 {
+		return 0
+	}
+	start, count := time.Now(), 0
+	for time.Since(start) < b.during {
+		for _, p := range batches {
+			f(p)
+		}
+		count += len(batches)
+	}
+	return float64(time.Since(start).Nanoseconds()) / 1000 / float64(count)
+}
+
+func (a *app) printCompression(results []compressed, format string) error {
+	if format == "json" {
+		e := json.NewEncoder(a.stdout)
+		e.SetIndent("", "  ")
+		return outputError(e.Encode(results))
+	}
+	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "feed\tticks a batch\tcodec\tsmaller by\tcompress\tdecompress")
+	for _, r := range results {
+		fmt.Fprintf(w, "%s\t%d\t%s\t%.2f times\t%.1f µs\t%.1f µs\n", r.File, r.Batch, r.Codec, r.Ratio, r.PackUS, r.UnpackUS)
+	}
+	return outputError(w.Flush())
+}
