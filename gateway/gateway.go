@@ -65,6 +65,7 @@ type lifecycle struct {
 	failure   atomic.Pointer[error] // what Serve returns
 	stop      chan struct{}         // closed when the loops are about to end
 	accepting sync.WaitGroup
+	ticking   sync.WaitGroup // the clock
 	once      sync.Once
 	err       error // of once
 
@@ -96,7 +97,7 @@ func New(opts Options) (*Gateway, error) {
 	if err := engine.Start(); err != nil {
 		return nil, fmt.Errorf("event loops: %w", err)
 	}
-	go g.clock()
+	g.life.ticking.Go(g.clock)
 	return g, nil
 }
 
@@ -134,6 +135,7 @@ func (g *Gateway) shutdown(ctx context.Context) error {
 	}
 	g.awaitDrained(ctx)
 	close(g.life.stop)
+	g.life.ticking.Wait()
 	for _, l := range *g.loops.Load() {
 		l.mail.close()
 	}
