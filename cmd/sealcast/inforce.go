@@ -5,10 +5,13 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"errors"
+	"fmt"
+	"os"
 
 	"github.com/sealcast/sealcast/crypto/suite"
 	"github.com/sealcast/sealcast/internal/config"
 	"github.com/sealcast/sealcast/session"
+	"github.com/sealcast/sealcast/wire/codec"
 )
 
 // inForce is the settings that hold, with the keys that they name. It is
@@ -18,6 +21,7 @@ type inForce struct {
 	key        *session.StaticKey
 	tickets    *session.TicketKeys // nil: no resumption
 	ticketFile []byte              // SHA-256 of the keys in the file; nil without a file
+	dictionary *codec.Dictionary   // nil: none
 }
 
 // newInForce reads the key files that cfg names, and tells all faults at once.
@@ -28,7 +32,7 @@ func newInForce(cfg *config.Config, before *inForce) (*inForce, error) {
 		before = &inForce{cfg: cfg}
 	}
 	next := &inForce{cfg: cfg}
-	err := errors.Join(next.loadKey(before), next.loadTicketKeys(before))
+	err := errors.Join(next.loadKey(before), next.loadTicketKeys(before), next.loadDictionary(before))
 	if err == nil {
 		return next, nil
 	}
@@ -101,7 +105,47 @@ func (f *inForce) changes(next *inForce) []string {
 	if sameName && f.ticketFile != nil && next.ticketFile != nil && !bytes.Equal(next.ticketFile, f.ticketFile) {
 		keys = append(keys, "content of resumption.ticket_key_file")
 	}
+	sameName = next.cfg.Compress.Dictionary == f.cfg.Compress.Dictionary
+	if sameName && next.dictionary != f.dictionary {
+		keys = append(keys, "content of compress.dictionary")
+	}
 	return keys
+}
+
+// loadDictionary reads the dictionary. The one from before stays if it is the
+// same, so that sessions with it and new ones share their batches.
+func (f *inForce) loadDictionary(before *inForce) error {
+	path := f.cfg.Compress.Dictionary
+	if path == "" {
+		return nil
+	}
+	d, err := readDictionary("compress.dictionary", path)
+	if err == nil && before.dictionary != nil && bytes.Equal(d.Bytes(), before.dictionary.Bytes()) {
+		d = before.dictionary
+	}
+	f.dictionary = d
+	return err
+}
+
+// readDictionary loads a dictionary. name is what messages call the file.
+func readDictionary(name, path string) (*codec.Dictionary, error) {
+	const command = "`sealctl dict train FILE... -o "
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, advise(fmt.Errorf("%s: %w", name, err), "make one with "+command+path+"`")
+	case !info.Mode().IsRegular() || info.Size() > codec.MaxDictionary:
+		return nil, advise(fmt.Errorf("%s %s is not a file of at most %d bytes", name, path, codec.MaxDictionary), "make one with "+command+path+"`")
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	d, err := codec.ParseDictionary(content)
+	if err != nil {
+		return nil, advise(fmt.Errorf("%s %s: %w", name, path, err), "make one with "+command+path+"`")
+	}
+	return d, nil
 }
 
 // suiteNames is what clients may choose, in the gateway's order.

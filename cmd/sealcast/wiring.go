@@ -44,8 +44,22 @@ func (s *services) gatewaySettings(f *inForce) gateway.Settings {
 		Slow:        gateway.SlowOptions(c.Slow),
 		Heartbeat:   gateway.HeartbeatOptions(c.Heartbeat),
 		Batch:       gateway.BatchOptions(c.Batch),
+		Compress:    gateway.CompressOptions{Codecs: c.Compress.Codecs, MinBytes: c.Compress.MinBytes, Dictionary: f.dictionary},
+		Topics:      topicRules(c.Topics),
 		DrainWindow: min(c.Drain.Window, c.Drain.Timeout/2),
 	}
+}
+
+func topicRules(topics []config.Topic) []gateway.TopicRule {
+	var rules []gateway.TopicRule
+	for _, t := range topics {
+		class := t.Compress
+		if class == config.CompressOff {
+			class = ""
+		}
+		rules = append(rules, gateway.TopicRule{Match: t.Match, Compress: class})
+	}
+	return rules
 }
 
 func gatewayLimits(l *config.Limits) gateway.Limits {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/sealcast/sealcast/crypto/suite"
+	"github.com/sealcast/sealcast/wire"
 )
 
 // check looks at settings that must fit each other. A rule whose settings
@@ -27,6 +28,9 @@ func (l *loader) check() {
 	l.rule(!c.Resumption.Enabled && c.Resumption.TicketKeyFile != "", problem{
 		text: "has no effect while resumption.enabled is false", hint: "set resumption.enabled to true, or remove this",
 	}, "resumption.ticket_key_file", "resumption.enabled")
+	l.rule(c.Compress.Dictionary != "" && !slices.Contains(c.Compress.Codecs, wire.CodecZstd), problem{
+		text: "has no effect while compress.codecs does not list zstd", hint: "add zstd to compress.codecs, or remove this",
+	}, "compress.dictionary", "compress.codecs")
 	l.rule(c.Heartbeat.Timeout <= c.Heartbeat.Interval, problem{
 		text: "must be longer than heartbeat.interval (" + formatDuration(c.Heartbeat.Interval) + ")", hint: "three intervals are usual",
 	}, "heartbeat.timeout", "heartbeat.interval")

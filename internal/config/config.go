@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sealcast/sealcast/crypto/suite"
+	"github.com/sealcast/sealcast/wire"
 	"github.com/sealcast/sealcast/wire/topic"
 )
 
@@ -26,6 +27,7 @@ type Config struct {
 	Redis      Redis
 	Topics     []Topic
 	Batch      Batch
+	Compress   Compress
 	Origins    []string // empty: any
 	Limits     Limits
 	Slow       Slow
@@ -105,8 +107,9 @@ const (
 type Topic struct {
 	Match    topic.Filter
 	Policy   Policy
-	Snapshot bool // keep the last value
-	History  int  // keep so many ticks
+	Snapshot bool   // keep the last value
+	History  int    // keep so many ticks
+	Compress string // class; CompressOff: never compressed
 }
 
 // Policy says what may become of a topic's ticks when a client is slow.
@@ -122,6 +125,16 @@ const (
 type Batch struct {
 	MaxTicks int
 	MaxBytes int
+}
+
+// CompressOff stands for no class in a Topic: never compressed.
+const CompressOff = "off"
+
+// Compress is the section compress.
+type Compress struct {
+	Codecs     []wire.Codec
+	MinBytes   int
+	Dictionary string // a file; empty: none
 }
 
 // Limits is the section limits.

@@ -8,6 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/sealcast/sealcast/crypto/suite"
+	"github.com/sealcast/sealcast/wire"
 	"github.com/sealcast/sealcast/wire/topic"
 )
 
@@ -54,6 +55,30 @@ func prefer(field *suite.Prefer) kind {
 	return k
 }
 
+// publicClass is the compression class of topics that name none.
+const publicClass = "public"
+
+func checkClass(s string) error {
+	if s == "" {
+		return errors.New("is empty")
+	}
+	return nil
+}
+
+// codecs are those that a gateway may choose by itself: the dictionary decides
+// over the one with a dictionary.
+func codecs(field *[]wire.Codec) kind {
+	words := []string{wire.CodecZstd.String(), wire.CodecSnappy.String(), wire.CodecNone.String()}
+	return list(field, strings.Join(words, ", "), func(s string) (wire.Codec, error) {
+		for _, id := range []wire.Codec{wire.CodecZstd, wire.CodecSnappy, wire.CodecNone} {
+			if id.String() == s {
+				return id, nil
+			}
+		}
+		return 0, hinted{clip(s) + " is not a codec", didYouMean(s, words)}
+	}, wire.Codec.String)
+}
+
 func checkRealm(s string) error {
 	if s == "" {
 		return errors.New("is empty")
@@ -62,7 +87,7 @@ func checkRealm(s string) error {
 }
 
 // topicForm is what an entry of topics looks like.
-const topicForm = "{match: NAME OR PATTERN, policy: latest or every, snapshot: true or false, history: 0 to 1000000}"
+const topicForm = "{match: NAME OR PATTERN, policy: latest or every, snapshot: true or false, history: 0 to 1000000, compress: CLASS or off}"
 
 // topics is a list of them.
 func topics(field *[]Topic) kind {
@@ -72,8 +97,8 @@ func topics(field *[]Topic) kind {
 		show: func() string {
 			var b strings.Builder
 			for _, t := range *field {
-				fmt.Fprintf(&b, "\n- {match: %s, policy: %s, snapshot: %t, history: %d}",
-					doubleQuote(t.Match.String()), t.Policy, t.Snapshot, t.History)
+				fmt.Fprintf(&b, "\n- {match: %s, policy: %s, snapshot: %t, history: %d, compress: %s}",
+					doubleQuote(t.Match.String()), t.Policy, t.Snapshot, t.History, quote(t.Compress))
 			}
 			if b.Len() == 0 {
 				return "[]"
@@ -104,7 +129,7 @@ func topics(field *[]Topic) kind {
 
 // topicEntry reads one entry with the same machinery as the whole file.
 func topicEntry(n *yaml.Node) (Topic, []problem) {
-	entry := Topic{Policy: PolicyEvery}
+	entry := Topic{Policy: PolicyEvery, Compress: publicClass}
 	if n.Kind != yaml.MappingNode {
 		return entry, []problem{newProblem(n, "", notA(n, "a mapping"), topicForm)}
 	}
@@ -113,8 +138,9 @@ func topicEntry(n *yaml.Node) (Topic, []problem) {
 		"policy":   choice(&entry.Policy, PolicyLatest, PolicyEvery),
 		"snapshot": boolean(&entry.Snapshot),
 		"history":  whole(&entry.History, 0, 1_000_000),
+		"compress": text(&entry.Compress, 64, "the name of a class, or off", checkClass),
 	}
-	names := []string{"match", "policy", "snapshot", "history"}
+	names := []string{"match", "policy", "snapshot", "history", "compress"}
 	problems := eachPair(n, func(key, value *yaml.Node) []problem {
 		k, ok := fields[key.Value]
 		if !ok {

@@ -46,8 +46,12 @@ func TestFaultsInFile(t *testing.T) {
 			"gw.yaml:1: hartbeat: unknown setting | did you mean heartbeat?"},
 		{"nothing close", "zzzzzzzz: 1",
 			"gw.yaml:1: zzzzzzzz: unknown setting | `sealcast config show` lists the settings"},
-		{"a later version's key", "compress: {codecs: [zstd]}",
-			"gw.yaml:1: compress: unknown setting | `sealcast config show` lists the settings"},
+		{"a later version's key", "fanout: {seal: group}",
+			"gw.yaml:1: fanout: unknown setting | `sealcast config show` lists the settings"},
+		{"not a codec", "compress: {codecs: [zstd, gzip]}",
+			"gw.yaml:1: compress.codecs[1]: \"gzip\" is not a codec | allowed: zstd, snappy, none"},
+		{"dictionary without zstd", "compress:\n  codecs: [snappy]\n  dictionary: d",
+			"gw.yaml:3: compress.dictionary: has no effect while compress.codecs does not list zstd | add zstd to compress.codecs, or remove this"},
 		{"not an origin", "origins: [https://a.example, 'b.example', 'https://u@c.example']",
 			`gw.yaml:1: origins[1]: "b.example" is not an origin | write scheme and host, such as https://app.example` + "\n" +
 				`gw.yaml:1: origins[2]: "https://u@c.example" is not an origin | write scheme and host, such as https://app.example`},
@@ -157,7 +161,7 @@ func TestFaultsInTopics(t *testing.T) {
 	rule := "* stands for one whole segment between colons, ** for the rest and only at the end"
 	for _, c := range []struct{ name, file, want string }{
 		{"no list", "topics: all",
-			`gw.yaml:1: topics: "all" is not a mapping | allowed: {match: NAME OR PATTERN, policy: latest or every, snapshot: true or false, history: 0 to 1000000}`},
+			`gw.yaml:1: topics: "all" is not a mapping | allowed: {match: NAME OR PATTERN, policy: latest or every, snapshot: true or false, history: 0 to 1000000, compress: CLASS or off}`},
 		{"no match", "topics: [{policy: every}]",
 			`gw.yaml:1: topics[0]: has no match | add match: "**" for all topics`},
 		{"unknown key", "topics:\n- match: a\n  polcy: every",
@@ -170,6 +174,8 @@ func TestFaultsInTopics(t *testing.T) {
 			"gw.yaml:1: topics[0].match: is a number, not text | put the value in quotes"},
 		{"bad pattern", `topics: [{match: "a*"}]`,
 			"gw.yaml:1: topics[0].match: invalid topic \"a*\": "},
+		{"empty class", "topics: [{match: a, compress: ''}]",
+			"gw.yaml:1: topics[0].compress: is empty | allowed: the name of a class, or off"},
 		{"unreachable", "topics:\n- {match: '**'}\n- {match: 'md:*'}",
 			`gw.yaml:3: topics[1]: never applies: "**" comes first and matches all of "md:*" | put the narrower pattern first, or remove it`},
 	} {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sealcast/sealcast/crypto/suite"
+	"github.com/sealcast/sealcast/wire"
 )
 
 func load(t *testing.T, s Sources) *Loaded {
@@ -75,7 +76,12 @@ func TestValuesOfFlags(t *testing.T) {
 		{[]string{"drain.window=0s"}, func(c *Config) any { return c.Drain.Window }, time.Duration(0)},
 		{[]string{"cipher.post_quantum=off"}, func(c *Config) any { return c.Cipher.PostQuantum }, PostQuantumOff},
 		{[]string{"redis={mode: standalone, addrs: ['a:1', \"[::1]:2\"]}"}, func(c *Config) any { return c.Redis.Addrs }, []string{"a:1", "[::1]:2"}},
-		{[]string{"topics={match: 'a:**'}"}, func(c *Config) any { return fmt.Sprint(c.Topics) }, "[{a:** every false 0}]"},
+		{[]string{"topics={match: 'a:**'}"}, func(c *Config) any { return fmt.Sprint(c.Topics) }, "[{a:** every false 0 public}]"},
+		{[]string{"topics=[{match: a, compress: off}, {match: '**', compress: desk-7}]"}, func(c *Config) any { return fmt.Sprint(c.Topics) },
+			"[{a every false 0 off} {** every false 0 desk-7}]"},
+		{[]string{"compress.codecs=snappy"}, func(c *Config) any { return c.Compress.Codecs }, []wire.Codec{wire.CodecSnappy}},
+		{[]string{"compress={codecs: [none, zstd], min_bytes: 1KiB, dictionary: /x}"}, func(c *Config) any { return c.Compress },
+			Compress{Codecs: []wire.Codec{wire.CodecNone, wire.CodecZstd}, MinBytes: 1024, Dictionary: "/x"}},
 		{[]string{"topics=[]"}, func(c *Config) any { return len(c.Topics) }, 0},
 	} {
 		l := load(t, Sources{Set: c.set})

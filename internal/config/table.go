@@ -22,7 +22,7 @@ func table(c *Config) []setting {
 	var all []setting
 	for _, part := range [][]setting{
 		generalSettings(c), adminSettings(&c.Admin), processSettings(c), cipherSettings(&c.Cipher), rekeySettings(&c.Cipher.Rekey), resumptionSettings(&c.Resumption), echoSettings(&c.Echo), redisSettings(&c.Redis),
-		topicSettings(c), batchSettings(&c.Batch), originSettings(c), limitSettings(&c.Limits), timeSettings(c), logSettings(&c.Log),
+		topicSettings(c), batchSettings(&c.Batch), compressSettings(&c.Compress), originSettings(c), limitSettings(&c.Limits), timeSettings(c), logSettings(&c.Log),
 	} {
 		all = append(all, part...)
 	}
@@ -148,7 +148,7 @@ func redisSettings(c *Redis) []setting {
 func topicSettings(c *Config) []setting {
 	return []setting{
 		{"topics", `[{match: "md:*:*:ticker", policy: latest, snapshot: true, history: 1}, {match: "**", policy: every}]`,
-			"What may become of ticks on their way to a slow client; the first entry that matches a topic decides, and every holds where none does. latest: older ticks may be merged into the latest one (this version does not merge yet). every: each tick counts. snapshot: the last value is kept, for whoever subscribes later. history: so many ticks are kept, for clients that come back; topics with either are subscribed at Redis from the start.",
+			"What may become of ticks on their way to a slow client; the first entry that matches a topic decides, and every holds where none does. latest: older ticks may be merged into the latest one (this version does not merge yet). every: each tick counts. snapshot: the last value is kept, for whoever subscribes later. history: so many ticks are kept, for clients that come back; topics with either are subscribed at Redis from the start. compress: a class, or off; ticks of different classes never share a compressed record, so that the length of a record says nothing about a topic of one class to whoever can publish to another. Give topics whose content is a secret a class of their own.",
 			topics(&c.Topics)},
 	}
 }
@@ -161,6 +161,20 @@ func batchSettings(c *Batch) []setting {
 		{"batch.max_bytes", "16KiB",
 			"A record is closed once it holds this much; a larger tick travels alone.",
 			size(&c.MaxBytes, 256, wire.MaxTick)},
+	}
+}
+
+func compressSettings(c *Compress) []setting {
+	return []setting{
+		{"compress.codecs", "[zstd, snappy, none]",
+			"How batches of ticks may be compressed; each client gets the first of its own list that stands here. zstd makes them smaller, snappy costs less. A client that knows none of these gets them uncompressed.",
+			codecs(&c.Codecs)},
+		{"compress.min_bytes", "256",
+			"A batch that is smaller goes out as it is. With a dictionary, single ticks shrink too: then 64 or less.",
+			size(&c.MinBytes, 0, wire.MaxTick)},
+		{"compress.dictionary", `""`,
+			"File with a Zstandard dictionary, written by `sealctl dict train`, for clients that can use one; they are given its content. Empty: none.",
+			text(&c.Dictionary, 4096, "a path", nil)},
 	}
 }
 
