@@ -71,7 +71,7 @@ func (l *loop) buildBatch(entries []entry, from int, with *compressor) int {
 		items = append(items, item)
 	}
 	arena := wire.AppendBatchFrame(s.arena, items)
-	if ticks > 0 {
+	if ticks > 0 && !s.late {
 		l.stats.batch(ticks, len(arena)-len(s.arena), items[0].ReceivedUS)
 	}
 	l.addFrame(l.compress(arena, entries[from], with), from, to, ticks)

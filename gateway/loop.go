@@ -65,6 +65,7 @@ type scratch struct {
 	items   []wire.BatchItem // of the batch being built
 	classed []classedEntry   // being sorted by class
 	members []*conn          // of the cohort being served
+	late    bool             // what is built is no measure of delays
 }
 
 // newLoop is called on the loop's goroutine.

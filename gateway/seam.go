@@ -85,6 +85,9 @@ func (l *loop) recalled(e *fanout.Recalled) {
 func (l *loop) grant(r *request, memories map[uint32]*fanout.Memory) {
 	c := r.conn
 	l.withdrawRefused(r)
+	if c.phase != phaseOpen {
+		return
+	}
 	c.sub.requests = slices.Delete(c.sub.requests, 0, 1) // r, as proceed goes by order
 	fresh := newTopics(c.sub.filters, r.filters)
 	filters := slices.Concat(c.sub.filters, r.filters)
@@ -170,8 +173,13 @@ func (l *loop) bridge(c *conn, entries []entry) {
 func (l *loop) sendSeam(c *conn, s *seam) {
 	for c.phase == phaseOpen && len(s.entries) > 0 && c.gc.OutboundBuffered() <= highWater {
 		n := chunk(s.entries)
+		l.scratch.late = true
 		l.build(s.entries[:n], c.sub.codec)
-		s.entries = s.entries[l.writeFrames(c):]
+		l.scratch.late = false
+		if len(l.scratch.frames) > 0 {
+			n = l.writeFrames(c)
+		}
+		s.entries = s.entries[n:]
 	}
 }
 

@@ -222,6 +222,8 @@ func TestPrinter(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
 	events := []client.Event{
 		&client.Tick{Topic: "a", Epoch: 7, Seq: 9, Skipped: 2, Merged: 1, Time: at, Payload: []byte("x\x1b[1m\xff\u202e é")},
+		&client.Snapshot{Topic: "a", Epoch: 6, Seq: 3, Time: at, Payload: []byte("{}\n"), Stale: true},
+		&client.Snapshot{Topic: "b", Epoch: 7, Seq: 4, Time: at, Payload: []byte{0xff}},
 		&client.Gap{Topic: "a", Epoch: 7, From: 0, To: 4},
 		&client.Reset{Topic: "a", Epoch: 8, NextSeq: 1, Cause: wire.Cause_CAUSE_SOURCE_LOST},
 		&client.Refused{Filter: "b", Code: wire.CloseForbidden, Text: "no"},
@@ -230,16 +232,22 @@ func TestPrinter(t *testing.T) {
 	}
 	for format, want := range map[string]string{
 		"json": `{"topic":"a","seq":9,"epoch":7,"skipped":2,"merged":1,"time_us":` + fmt.Sprint(at.UnixMicro()) + `,"payload_base64":"eBtbMW3/4oCuIMOp"}
+{"event":"snapshot","topic":"a","epoch":6,"seq":3,"time_us":1767323045000006,"payload":"{}\n","stale":true}
+{"event":"snapshot","topic":"b","epoch":7,"seq":4,"time_us":1767323045000006,"payload_base64":"/w=="}
 {"event":"gap","topic":"a","epoch":7,"from":0,"to":4}
 {"event":"reset","topic":"a","epoch":8,"next_seq":1,"cause":"source_lost"}
 {"event":"refused","filter":"b","code":4403,"text":"no"}
 `,
 		"text": `03:04:05.000006 a 9 x\x1b[1m\xff\u202e é
+sealctl: snapshot: a 3 (stale) {}\n
+sealctl: snapshot: b 4 \xff
 sealctl: gap: a lost 0 to 4
 sealctl: reset: a goes on with 1, ticks may be missing (source_lost)
 sealctl: refused: "b": 4403 not allowed (no)
 `,
-		"raw": "x\x1b[1m\xff\u202e é\n" + `sealctl: gap: a lost 0 to 4
+		"raw": "x\x1b[1m\xff\u202e é\n" + `sealctl: snapshot: a 3 (stale) {}\n
+sealctl: snapshot: b 4 \xff
+sealctl: gap: a lost 0 to 4
 sealctl: reset: a goes on with 1, ticks may be missing (source_lost)
 sealctl: refused: "b": 4403 not allowed (no)
 `,
