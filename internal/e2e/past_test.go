@@ -132,7 +132,7 @@ func TestLastValueAndRecovery(t *testing.T) {
 	p.leave()
 
 	out := start(t, "sealctl", []string{"tail", g.url(), "--key", g.pin().String(), "--topics", "a:x", "--for", "1s", "-o", "json"})
-	if out.wait(); out.status != 0 || !strings.Contains(out.stdout.String(), `{"event":"snapshot","topic":"a:x","epoch":`) ||
+	if out.end() != 0 || !strings.Contains(out.stdout.String(), `{"event":"snapshot","topic":"a:x","epoch":`) ||
 		!strings.Contains(out.stdout.String(), `"payload":"28"`) {
 		t.Errorf("sealctl tail: %d\n%s%s", out.status, out.stdout.String(), out.stderr.String())
 	}
