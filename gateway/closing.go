@@ -175,7 +175,7 @@ func (c *conn) phaseDeadline() int64 {
 	case phaseClosing:
 		return c.began + lingerTimeout.Milliseconds()
 	}
-	hb := &c.loop.settings().Heartbeat
+	hb := c.heartbeats
 	at := min(c.lastBeat+hb.Interval.Milliseconds(), c.lastLife+hb.Timeout.Milliseconds())
 	if c.sess != nil {
 		at = min(at, c.began+sessionTimeout.Milliseconds())
@@ -198,7 +198,7 @@ func (c *conn) onDeadline() {
 }
 
 func (c *conn) overdue(now int64) {
-	hb := &c.loop.settings().Heartbeat
+	hb := c.heartbeats
 	if c.leaveAt != 0 && now >= c.leaveAt && c.phase != phaseClosing {
 		c.end(wire.CloseRestart, "gateway restarts")
 		return

@@ -40,17 +40,19 @@ type conn struct {
 	peerDone bool // the peer has said that it is leaving
 	role     session.Role
 	timer    timer
-	began    int64  // when the phase began; this and the next three in ms of the loop's clock
-	lastStep int64  // a message got closer to its end
-	progress uint32 // of the decoder at lastStep
-	midway   bool   // a message had begun at lastStep
-	lastLife int64  // a record opened, a pong came, or a slow socket took something
-	lastBeat int64  // a heartbeat went out
-	leaveAt  int64  // told goodbye then; 0: never
-	request  []byte // of the upgrade, while incomplete
-	decoder  frame.Decoder
-	sess     *session.Session
-	sub      *subscriber // push sessions in service
+	// As the client was told when it came into service; a reload does not change it.
+	heartbeats *HeartbeatOptions
+	began      int64  // when the phase began; this and the next three in ms of the loop's clock
+	lastStep   int64  // a message got closer to its end
+	progress   uint32 // of the decoder at lastStep
+	midway     bool   // a message had begun at lastStep
+	lastLife   int64  // a record opened, a pong came, or a slow socket took something
+	lastBeat   int64  // a heartbeat went out
+	leaveAt    int64  // told goodbye then; 0: never
+	request    []byte // of the upgrade, while incomplete
+	decoder    frame.Decoder
+	sess       *session.Session
+	sub        *subscriber // push sessions in service
 }
 
 // move changes the phase and sets the deadline that comes with it.
@@ -61,8 +63,9 @@ func (c *conn) move(to phase) {
 	c.phase = to
 	c.began = c.loop.now
 	if to == phaseOpen || to == phasePlain {
+		c.heartbeats = &c.loop.settings().Heartbeat
 		c.lastLife = c.began
-		c.lastBeat = c.began - c.spread(c.loop.settings().Heartbeat.Interval.Milliseconds()/2)
+		c.lastBeat = c.began - c.spread(c.heartbeats.Interval.Milliseconds()/2)
 	}
 	if to != phaseClosed {
 		c.loop.wheel.set(c, c.deadline())

@@ -63,8 +63,8 @@ func (c *conn) connect(hello *wire.Connect) {
 		zap.String("client", hello.ClientName), zap.String("version", hello.ClientVersion))
 	m := &wire.Connected{
 		Session:             strconv.FormatUint(c.id, 10),
-		HeartbeatIntervalMs: uint32(opts.Heartbeat.Interval.Milliseconds()),
-		HeartbeatTimeoutMs:  uint32(opts.Heartbeat.Timeout.Milliseconds()),
+		HeartbeatIntervalMs: uint32(c.heartbeats.Interval.Milliseconds()),
+		HeartbeatTimeoutMs:  uint32(c.heartbeats.Timeout.Milliseconds()),
 		Limits: &wire.Limits{
 			MessageBytes:  uint32(opts.Limits.Message),
 			Subscriptions: uint32(opts.Limits.Subscriptions),
@@ -78,12 +78,9 @@ func (c *conn) connect(hello *wire.Connect) {
 
 // addTicket lets the client come back without a full handshake.
 func (c *conn) addTicket(m *wire.Connected) {
-	if c.loop.settings().Session.Tickets == nil {
-		return
-	}
 	ticket, nonce, expiry, err := c.sess.NewTicket(session.Grant{})
-	if err != nil {
-		c.loop.gateway.log.Warn("no ticket for the session", zap.Uint64("conn", c.id), zap.Error(err))
+	if err != nil { // mostly: the settings give none
+		c.loop.gateway.log.Debug("no ticket for the session", zap.Uint64("conn", c.id), zap.Error(err))
 		return
 	}
 	m.Ticket, m.TicketNonce = ticket, nonce[:]

@@ -117,7 +117,8 @@ type live struct {
 }
 
 // Reload puts settings into force. Sessions go on: what concerns the upgrade and
-// the handshake, and the size of a session's messages, holds for new ones only.
+// the handshake, the size of a session's messages and its heartbeats, holds for
+// new ones only.
 func (g *Gateway) Reload(s Settings) {
 	fragments := s.Limits.Fragments
 	g.admission.setRate(s.Limits.HandshakesPerSecond)
@@ -136,7 +137,7 @@ func (g *Gateway) connectionLimit(set int64) int64 {
 	room := max(descriptorLimit()-descriptorReserve, 1)
 	if set == 0 {
 		set = math.MaxInt64
-	} else if set > room {
+	} else if before := g.live.Load(); set > room && (before == nil || int64(before.Limits.Connections) != set) {
 		g.log.Warn("limits.connections is above what the descriptor limit (ulimit -n) allows",
 			zap.Int64("connections", set), zap.Int64("allowed", room))
 	}

@@ -235,3 +235,23 @@ func TestRepeatedSubscribeWaitsToo(t *testing.T) {
 		}
 	}
 }
+
+// A session's heartbeats are what its client was told, whatever is reloaded later.
+func TestReloadKeepsASessionsHeartbeats(t *testing.T) {
+	var settings gateway.Settings
+	s := start(t, func(o *gateway.Options) {
+		o.Heartbeat = gateway.HeartbeatOptions{Interval: 100 * time.Millisecond, Timeout: 5 * time.Second}
+		settings = o.Settings
+	})
+	c := s.dial(t)
+	settings.Heartbeat = gateway.HeartbeatOptions{Interval: time.Hour, Timeout: 3 * time.Hour}
+	s.Reload(settings)
+	for range 3 {
+		if _, err := c.Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if told := s.dial(t).Info().HeartbeatInterval; told != time.Hour {
+		t.Fatalf("a new session is told %v", told)
+	}
+}
