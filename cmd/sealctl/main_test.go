@@ -249,7 +249,7 @@ func TestCouldNotConnect(t *testing.T) {
 func TestKnownGateways(t *testing.T) {
 	w := newWorld(t)
 	asked := call{terminal: true, known: w.known}
-	tail := []string{"tail", w.url, "--topics", "none", "--for", "10ms"}
+	tail := []string{"tail", w.url, "--topics", "none", "--for", "500ms"}
 
 	asked.stdin = "no\n"
 	asked.run(tail...).expect(t, statusRefused, w.pin, "(yes/no)?", "is unknown")
@@ -285,7 +285,7 @@ func TestNoTokenWithoutVerification(t *testing.T) {
 	w := newWorld(t)
 	c := call{env: map[string]string{"SEALCTL_TOKEN": "secret"}}
 	c.run("tail", w.url, "--insecure").expect(t, statusUsage, "not sent")
-	c.run("tail", w.url, "--key", w.pin, "--for", "10ms").expect(t, statusDone)
+	c.run("tail", w.url, "--key", w.pin, "--for", "500ms").expect(t, statusDone)
 	if got := c.run("tail", "-h"); strings.Contains(got.stdout, "secret") {
 		t.Error("the usage shows the token")
 	}

@@ -33,7 +33,7 @@ MESSAGES: dict[str, dict[int, tuple[str, str]]] = {
         1: ("session", "string"), 2: ("user", "string"), 3: ("codec", "uint32"),
         4: ("heartbeat_interval_ms", "uint32"), 5: ("heartbeat_timeout_ms", "uint32"),
         6: ("limits", "Limits"), 7: ("version", "string"),
-        8: ("ticket", "bytes"), 9: ("ticket_nonce", "bytes"), 10: ("ticket_lifetime_s", "uint32"),
+        8: ("ticket", "bytes"), 9: ("ticket_nonce", "bytes"), 10: ("ticket_lifetime_s", "uint32"), 12: ("dictionary", "bytes"),
     },
     "Limits": {1: ("message_bytes", "uint32"), 2: ("subscriptions", "uint32")},
     "Subscribe": {1: ("id", "uint32"), 2: ("subscriptions", "Subscription[]"), 3: ("since", "Position[]")},
