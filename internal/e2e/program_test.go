@@ -141,7 +141,7 @@ func start(t testing.TB, program string, args []string, setups ...setup) *proces
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	go p.wait()
+	go p.reap()
 	t.Cleanup(func() {
 		_ = p.cmd.Process.Kill()
 		<-p.ended
@@ -152,7 +152,8 @@ func start(t testing.TB, program string, args []string, setups ...setup) *proces
 	return p
 }
 
-func (p *process) wait() {
+// reap waits for the end of the process; start has begun it, and others call end.
+func (p *process) reap() {
 	defer close(p.ended)
 	err := p.cmd.Wait()
 	var exit *exec.ExitError
