@@ -14,7 +14,7 @@ import (
 
 // How a tail ends: with what was asked for, or too late, or interrupted.
 func TestTailEnds(t *testing.T) {
-	g := serve(t, nil)
+	g := serve(t, []string{everyTick})
 	tail := func(args ...string) *process {
 		return start(t, "sealctl", append([]string{"tail", g.url(), "--key", g.pin().String(), "-o", "json"}, args...))
 	}
@@ -41,7 +41,7 @@ func TestTailEnds(t *testing.T) {
 
 // `sealctl tail | head -1` ends with its reader, silently, as such programs do.
 func TestTailIntoClosedPipe(t *testing.T) {
-	g := serve(t, nil)
+	g := serve(t, []string{everyTick})
 	for _, format := range []string{"text", "json", "raw"} {
 		r, w, err := os.Pipe()
 		if err != nil {
