@@ -132,7 +132,7 @@ func start(t testing.TB, program string, args []string, setups ...setup) *proces
 	home := t.TempDir()
 	p.cmd = exec.Command(filepath.Join(programs, program), args...)
 	p.cmd.Dir = home
-	p.cmd.Env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH")}
+	p.cmd.Env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "GORACE=atexit_sleep_ms=0"} // else each end takes a second
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
 	dieWithParent(p.cmd)
 	for _, s := range setups {
