@@ -31,13 +31,16 @@ build: ## build bin/sealcast and bin/sealctl
 	go build -trimpath -ldflags '-X github.com/sealcast/sealcast/internal/version.release=$(VERSION)' -o bin/ ./cmd/sealcast ./cmd/sealctl
 
 .PHONY: test
-test: deps lint check-generated ## everything that must pass: lint, unit, race and integration tests, fuzz seeds, the Python client
+test: deps lint check-generated ## everything that must pass: lint, unit, race and integration tests, the same with a key per record, the Python client
 	go test ./...
 	go test -race ./...
+	SEALCAST_TEST_REKEY=1 go test ./client ./gateway ./session ./internal/integration
 	/usr/bin/python3 -m unittest discover -s examples/python
 
 .PHONY: test-long
-test-long: deps fuzz ## what takes longer: fuzzing
+test-long: deps ## what takes longer: more mutated streams, fuzzing
+	SEALCAST_LONG=1 go test ./gateway ./internal/integration
+	$(MAKE) fuzz
 
 .PHONY: lint
 lint: ## gofmt, go vet, staticcheck; build and vet for the other systems
