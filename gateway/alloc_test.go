@@ -12,6 +12,7 @@ import (
 
 	"github.com/sealcast/sealcast/client"
 	"github.com/sealcast/sealcast/crypto/suite"
+	"github.com/sealcast/sealcast/internal/testenv"
 	"github.com/sealcast/sealcast/wire"
 )
 
@@ -23,7 +24,7 @@ const (
 // steady is false where allocating is part of the matter: under the race
 // detector, and when every record expands a new key. Fewer messages do then, and
 // they are not counted.
-var steady = !raceEnabled && rekey.Records == 0
+var steady = !testenv.Race && rekey.Records == 0
 
 // mallocsDuring counts what the whole process allocates, clients included.
 func mallocsDuring(f func()) uint64 {

@@ -17,13 +17,13 @@ import (
 	"github.com/sealcast/sealcast/crypto/suite"
 	"github.com/sealcast/sealcast/fanout"
 	"github.com/sealcast/sealcast/gateway"
-	"github.com/sealcast/sealcast/internal/rekeytest"
+	"github.com/sealcast/sealcast/internal/testenv"
 	"github.com/sealcast/sealcast/session"
 	"github.com/sealcast/sealcast/wire"
 	"github.com/sealcast/sealcast/wire/topic"
 )
 
-var rekey = rekeytest.Limits()
+var rekey = testenv.Rekey()
 
 // scriptedHub stands in for fanout.Hub: it confirms at once and publishes what
 // a test tells it to, in order.

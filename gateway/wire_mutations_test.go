@@ -20,13 +20,14 @@ import (
 	"github.com/sealcast/sealcast/client"
 	"github.com/sealcast/sealcast/crypto/suite"
 	"github.com/sealcast/sealcast/gateway"
+	"github.com/sealcast/sealcast/internal/testenv"
 	"github.com/sealcast/sealcast/wire"
 )
 
 // mutants is how many mutated streams are thrown at the gateway.
 func mutants() int {
 	n := 20_000
-	if raceEnabled { // five times as slow
+	if testenv.Race { // five times as slow
 		n = 5_000
 	}
 	if os.Getenv("SEALCAST_LONG") != "" {

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/sealcast/sealcast/internal/testenv"
 )
 
 // patience bounds every wait that has no limit of its own. It is long, because
@@ -56,7 +58,7 @@ var build = sync.OnceValue(func() error {
 		}
 	}
 	args := []string{"build", "-buildvcs=false", "-o", programs + string(filepath.Separator)}
-	if raceEnabled {
+	if testenv.Race {
 		args = append(args, "-race")
 	}
 	_, err = goTool(append(args, commands...)...)

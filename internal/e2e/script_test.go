@@ -8,8 +8,18 @@ import (
 	"testing"
 
 	"github.com/sealcast/sealcast/internal/redistest"
+	"github.com/sealcast/sealcast/internal/testenv"
 	"github.com/sealcast/sealcast/wire"
 )
+
+// share is the part of the ticks that goes through programs with the race
+// detector, which are so much slower.
+func share() float64 {
+	if testenv.Race {
+		return 0.2
+	}
+	return 1
+}
 
 // tick is one message of a script. Payloads may share memory.
 type tick struct{ topic, payload string }
@@ -65,7 +75,7 @@ func topicNames(venue string, n int) []string {
 // smallTicks makes up so many ticks, or their share, of at most 200 bytes, one in ten empty.
 func smallTicks(r *rand.Rand, topics []string, n int) script {
 	var s script
-	for range int(float64(n) * share) {
+	for range int(float64(n) * share()) {
 		t := tick{topic: topics[r.IntN(len(topics))]}
 		if r.IntN(10) > 0 {
 			t.payload = randomBytes(r, r.IntN(200))

@@ -14,6 +14,7 @@ import (
 	"github.com/sealcast/sealcast/client"
 	"github.com/sealcast/sealcast/crypto/suite"
 	"github.com/sealcast/sealcast/internal/redistest"
+	"github.com/sealcast/sealcast/internal/testenv"
 	"github.com/sealcast/sealcast/wire"
 )
 
@@ -25,7 +26,7 @@ func TestFirstSteps(t *testing.T) {
 	}
 	began := time.Now()
 	g := serve(t, nil)
-	if took := time.Since(began); took > 2*time.Second && !raceEnabled {
+	if took := time.Since(began); took > 2*time.Second && !testenv.Race {
 		t.Errorf("ready after %v", took)
 	}
 	p := sealctl(t, "tail", g.url(), "--insecure", "--topics", "md:**", "--count", "20", "--for", "30s")

@@ -19,7 +19,7 @@ import (
 	"github.com/sealcast/sealcast/crypto/suite"
 	"github.com/sealcast/sealcast/fanout"
 	"github.com/sealcast/sealcast/gateway"
-	"github.com/sealcast/sealcast/internal/rekeytest"
+	"github.com/sealcast/sealcast/internal/testenv"
 	"github.com/sealcast/sealcast/session"
 	"github.com/sealcast/sealcast/wire"
 )
@@ -44,7 +44,7 @@ type system struct {
 
 func start(t testing.TB) *system {
 	t.Helper()
-	return startWith(t, rekeytest.Limits())
+	return startWith(t, testenv.Rekey())
 }
 
 // startCounted is for tests that address messages by their number: there are no
@@ -162,7 +162,7 @@ func codeOf(err error) wire.CloseCode {
 // them, but under the race detector, which sees the same code all the time and
 // is ten times as slow, every few. SEALCAST_LONG makes it each there too.
 func stride(underRace int) int {
-	if raceEnabled && os.Getenv("SEALCAST_LONG") == "" {
+	if testenv.Race && os.Getenv("SEALCAST_LONG") == "" {
 		return underRace
 	}
 	return 1

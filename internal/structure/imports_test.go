@@ -51,7 +51,7 @@ var importTable = map[string][]string{
 	"internal/loadgen":     {"client", "session", "wire"},
 	"internal/integration": {},           // tests only
 	"internal/redistest":   {"go-redis"}, // starts a redis-server for tests
-	"internal/rekeytest":   {"crypto/record"},
+	"internal/testenv":     {"crypto/record"},
 	"internal/structure":   {}, // tests only
 	"internal/version":     {},
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/sealcast/sealcast/internal/testenv"
 	"github.com/sealcast/sealcast/wire"
 )
 
@@ -153,7 +154,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 					t.Fatal(err)
 				}
 			})
-			if allocs != 0 && !raceEnabled { // the race detector allocates
+			if allocs != 0 && !testenv.Race { // the race detector allocates
 				t.Errorf("%v allocations", allocs)
 			}
 		})

@@ -1,0 +1,21 @@
+// Package testenv tells tests how they are run: under the race detector, or with
+// a new key for every record (SEALCAST_TEST_REKEY=1 go test ./...). It is for
+// tests, never for programs.
+package testenv
+
+import (
+	"os"
+	"strconv"
+
+	"github.com/sealcast/sealcast/crypto/record"
+)
+
+// Rekey are the limits for every session of a test: the protocol's own, or key
+// changes after as many records as the environment says.
+func Rekey() record.Limits {
+	n, err := strconv.ParseUint(os.Getenv("SEALCAST_TEST_REKEY"), 10, 64)
+	if err != nil {
+		return record.Limits{}
+	}
+	return record.Limits{Records: n}
+}
