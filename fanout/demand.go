@@ -68,8 +68,8 @@ func (h *Hub) confirm(w *want) {
 	if !slices.ContainsFunc(w.holders, func(x holder) bool { return !x.confirmed }) {
 		return
 	}
-	if !w.filter.IsPattern() && w.node.topic == nil && h.open(w.filter.String()) == nil {
-		h.refuse(w, ErrNumbers)
+	if err := h.openNamed(w); err != nil {
+		h.refuse(w, err)
 		return
 	}
 	feeds := h.feeds(w)
@@ -90,6 +90,22 @@ func (h *Hub) confirm(w *want) {
 		h.boxes[x.loop].filters++
 		h.boxes[x.loop].add(&Confirmed{Filter: w.filter, Ticket: x.ticket, Topics: states})
 	}
+}
+
+// openNamed opens the topic of a name that is confirmed, if there is none yet. A
+// topic lives on while somebody's pattern matches it, so names that clients make
+// up are bounded; a name that a rule stands for is not made up.
+func (h *Hub) openNamed(w *want) error {
+	if w.filter.IsPattern() || w.node.topic != nil {
+		return nil
+	}
+	if !w.standing && h.namesFull() {
+		return ErrTopics
+	}
+	if h.open(w.filter.String()) == nil {
+		return ErrNumbers
+	}
+	return nil
 }
 
 // feeds returns the topics that match.

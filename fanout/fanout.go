@@ -89,7 +89,7 @@ type Confirmed struct {
 type Refused struct {
 	Filter topic.Filter
 	Ticket Ticket
-	Err    error // wraps ErrDenied or ErrNumbers; text for the user
+	Err    error // wraps ErrDenied, ErrNumbers or ErrTopics; text for the user
 }
 
 // Position is the last tick of a topic that a subscriber has seen.

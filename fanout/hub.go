@@ -75,7 +75,8 @@ type turnState struct {
 	recovering   bool      // connected, but what was wanted then is not answered yet
 	unanswered   int       // recovering: answers to come
 	overflowSaid time.Time // when an overflow was logged last
-	fullSaid     time.Time // when MaxTopics was logged last
+	fullSaid     time.Time // when MaxTopics was logged last, of publishers
+	namesSaid    time.Time // the same of clients
 }
 
 // mailbox takes the commands of the loops.

@@ -2,6 +2,7 @@ package fanout
 
 import (
 	"slices"
+	"time"
 	"unsafe"
 
 	"go.uber.org/zap"
@@ -268,11 +269,25 @@ func (h *Hub) full() bool {
 		return false
 	}
 	h.count.topicsRefused.Add(1)
-	if now := h.opt.Now(); now.Sub(h.turns.fullSaid) >= fullQuiet {
-		h.turns.fullSaid = now
-		h.opt.Log.Warn("ticks of new topics are dropped: there are as many topics as allowed", zap.Int("topics", h.opt.MaxTopics))
-	}
+	h.logFull(&h.turns.fullSaid, "ticks of new topics are dropped: there are as many topics as allowed")
 	return true
+}
+
+// namesFull is the same for a client. Publishers and clients are counted apart,
+// so that names which clients make up never cost a publisher's ticks.
+func (h *Hub) namesFull() bool {
+	if h.opt.MaxTopics == 0 || len(h.topics)-h.discovered < h.opt.MaxTopics {
+		return false
+	}
+	h.logFull(&h.turns.namesSaid, "subscriptions to new names are refused: clients have opened as many topics as allowed")
+	return true
+}
+
+func (h *Hub) logFull(said *time.Time, message string) {
+	if now := h.opt.Now(); now.Sub(*said) >= fullQuiet {
+		*said = now
+		h.opt.Log.Warn(message, zap.Int("topics", h.opt.MaxTopics))
+	}
 }
 
 // sweep forgets topics in which no loop has an interest, of which nothing is

@@ -1,6 +1,7 @@
 package fanout
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -223,6 +224,45 @@ func TestTopicsOfPublishersAreBounded(t *testing.T) {
 	r.settle()
 	if r.hub.topics["a:9"] == nil {
 		t.Error("topics that are gone still count")
+	}
+}
+
+// Names that clients make up live on while a pattern matches them, so they are
+// bounded, and do not cost a publisher its topics.
+func TestTopicsOfNamesAreBounded(t *testing.T) {
+	core, logs := observer.New(zap.WarnLevel)
+	r, loops := newKeeping(t, Options{MaxTopics: 2, Log: zap.New(core), Now: func() time.Time { return time.Unix(1000, 0) },
+		Rules: []Rule{{Match: filter("kept"), Snapshot: true}}})
+	r.acquire("**")
+	loops[0].events = nil
+	for _, name := range []string{"x1", "x2", "x3", "x4"} {
+		r.acquire(name)
+		r.hub.Release(0, filter(name))
+	}
+	r.settle()
+	expect(t, loops[0], "opened x1=1/1", "confirmed x1 x1=1/1", "opened x2=2/1", "confirmed x2 x2=2/1", "refused x3", "refused x4")
+	r.acquire("x3")
+	if e := loops[0].events[0].(*Refused); !errors.Is(e.Err, ErrTopics) {
+		t.Errorf("refused because of %v", e.Err)
+	}
+	loops[0].events = nil
+	r.acquire("x1", "kept")
+	r.publish("p1", "x")
+	r.publish("p2", "x")
+	r.settle()
+	expect(t, loops[0], "confirmed x1 x1=1/1", "opened kept=3/1", "confirmed kept kept=3/1",
+		"opened p1=4/1", "tick 4/1 x", "opened p2=5/1", "tick 5/1 x")
+	if s := r.hub.Stats(); s.Topics != 5 || s.Refused != 3 || s.Kept.TopicsRefused != 0 {
+		t.Errorf("stats %+v", s)
+	}
+	if n := logs.FilterMessageSnippet("new names").Len(); n != 1 {
+		t.Errorf("%d log lines in a minute", n)
+	}
+	r.hub.Release(0, filter("**"))
+	r.hub.Release(0, filter("x1"))
+	r.acquire("x3")
+	if r.hub.topics["x3"] == nil {
+		t.Error("names that are gone still count")
 	}
 }
 

@@ -12,6 +12,9 @@ import (
 // ErrNumbers reports that this process has used up its topic numbers.
 var ErrNumbers = errors.New("no topic number is left in this gateway process; restart it")
 
+// ErrTopics reports that clients have opened as many topics by name as Options.MaxTopics allows.
+var ErrTopics = errors.New("the gateway has as many topics opened by name as limits.topics allows; subscribe to a pattern, or try again later")
+
 // feed is a topic. It exists while a loop has a confirmed filter that matches
 // it, or a rule keeps something of it.
 type feed struct {
