@@ -32,10 +32,11 @@ type cohort struct {
 // cohortKey is equal exactly for equal sets of filters, which must be in order of
 // id, and equal codecs.
 func cohortKey(filters []*heldFilter, codec *compressor) string {
-	key := make([]byte, 0, 4*len(filters)+4)
+	serial := uint32(0) // of no compressor; always there, or it could be taken for a filter
 	if codec != nil {
-		key = binary.BigEndian.AppendUint32(key, codec.serial)
+		serial = codec.serial
 	}
+	key := binary.BigEndian.AppendUint32(make([]byte, 0, 4*len(filters)+4), serial)
 	for _, h := range filters {
 		key = binary.BigEndian.AppendUint32(key, h.id)
 	}

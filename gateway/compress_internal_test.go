@@ -30,7 +30,7 @@ func bareLoop(t *testing.T, o CompressOptions) *loop {
 	}
 	g := &Gateway{}
 	g.live.Store(&live{Settings: s, classes: newClassTable(s.Topics)})
-	l := &loop{gateway: g, index: newIndex()}
+	l := &loop{gateway: g, live: g.live.Load(), index: newIndex()}
 	l.stats.times.init()
 	return l
 }

@@ -29,6 +29,7 @@ type subscriber struct {
 	queue     []entry
 	bytes     int
 	slowSince int64 // of the last progress, ms of the loop's clock
+	unsent    int   // bytes in gnet's buffer then
 	listed    bool  // in loop.slow
 	bridging  bool  // there is a *seam in queue
 
@@ -140,6 +141,7 @@ func (l *loop) catchUp(c *conn) bool {
 	if c.phase != phaseOpen {
 		return false
 	}
+	c.noteProgress()
 	if len(c.sub.queue) == 0 {
 		c.sub.listed, c.sub.queue = false, nil
 		l.serve(c, l.proceed)
@@ -150,6 +152,16 @@ func (l *loop) catchUp(c *conn) bool {
 		return false
 	}
 	return true
+}
+
+// noteProgress looks at what the socket has taken: also a client too slow for
+// anything new to be sealed is alive as long as its backlog shrinks.
+func (c *conn) noteProgress() {
+	unsent := c.gc.OutboundBuffered()
+	if unsent < c.sub.unsent {
+		c.sub.slowSince, c.lastLife = c.loop.now, c.loop.now
+	}
+	c.sub.unsent = unsent
 }
 
 // sendQueued seals one chunk of a slow session's queue.

@@ -41,6 +41,9 @@ var ErrStopped = errors.New("an event loop does not run any more")
 // five times a second.
 const deadAfter = 30 * time.Second
 
+// stopTimeout bounds the wait for loops to end after the last connection has gone.
+const stopTimeout = 10 * time.Second
+
 // Gateway is the server. Its methods are safe for concurrent use.
 type Gateway struct {
 	// fixed after New
@@ -62,8 +65,8 @@ type Gateway struct {
 // lifecycle is the way from New to the end of Shutdown.
 type lifecycle struct {
 	draining  atomic.Bool
-	failure   atomic.Pointer[error] // what Serve returns
-	stop      chan struct{}         // closed when the loops are about to end
+	failure   chan error    // what Serve returns, if a loop has failed
+	stop      chan struct{} // closed when the loops are about to end
 	accepting sync.WaitGroup
 	ticking   sync.WaitGroup // the clock
 	once      sync.Once
@@ -81,7 +84,7 @@ func New(opts Options) (*Gateway, error) {
 		log:       opts.Log,
 		admission: newAdmission(),
 	}
-	g.life.stop = make(chan struct{})
+	g.life.stop, g.life.failure = make(chan struct{}), make(chan error, 1)
 	g.loops.Store(&map[gnet.EventLoop]*loop{})
 	g.Reload(opts.Settings)
 	g.workers = newWorkers(g.log)
@@ -101,7 +104,8 @@ func New(opts Options) (*Gateway, error) {
 	return g, nil
 }
 
-// Serve accepts from ln until Shutdown, which makes it return nil. It owns ln.
+// Serve accepts from ln until Shutdown, which makes it return nil, or until a loop
+// fails, with ErrStopped. It owns ln.
 func (g *Gateway) Serve(ln net.Listener) error {
 	g.life.mu.Lock()
 	if g.life.draining.Load() {
@@ -111,8 +115,19 @@ func (g *Gateway) Serve(ln net.Listener) error {
 	g.life.ln = ln
 	g.life.accepting.Add(1)
 	g.life.mu.Unlock()
-	defer g.life.accepting.Done()
-	return g.accept(ln)
+	closed := make(chan struct{})
+	go func() {
+		defer g.life.accepting.Done()
+		g.accept(ln)
+		close(closed)
+	}()
+	select { // enrolling with a loop that hangs would never return
+	case <-closed:
+		return nil
+	case err := <-g.life.failure:
+		_ = ln.Close()
+		return err
+	}
 }
 
 // Shutdown takes no more connections, says goodbye to every session and waits
@@ -139,10 +154,24 @@ func (g *Gateway) shutdown(ctx context.Context) error {
 	for _, l := range *g.loops.Load() {
 		l.mail.close()
 	}
-	g.life.accepting.Wait() // enrolling needs running loops
-	err := g.engine.Stop()
-	g.workers.close() // nobody is left who could submit
-	return err
+	return g.stopLoops()
+}
+
+// stopLoops waits for the loops to end, but not for ever for one that hangs.
+func (g *Gateway) stopLoops() error {
+	ended := make(chan error, 1)
+	go func() {
+		g.life.accepting.Wait() // enrolling needs running loops
+		err := g.engine.Stop()
+		g.workers.close() // nobody is left who could submit
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(stopTimeout):
+		return ErrStopped
+	}
 }
 
 // Draining tells whether Shutdown has begun.
@@ -201,12 +230,10 @@ func (g *Gateway) clock() {
 	}
 }
 
-// fail makes Serve return err.
+// fail makes Serve return err; the first one counts.
 func (g *Gateway) fail(err error) {
-	g.life.failure.CompareAndSwap(nil, &err)
-	g.life.mu.Lock()
-	defer g.life.mu.Unlock()
-	if g.life.ln != nil {
-		_ = g.life.ln.Close()
+	select {
+	case g.life.failure <- err:
+	default:
 	}
 }

@@ -17,6 +17,9 @@ import (
 
 var errOutOfPlace = errors.New("message out of place: Connect comes first, and once")
 
+// maxRequests bounds the Subscribes of a session that wait for their answer.
+const maxRequests = 64
+
 // request is a Subscribe that waits until the source has confirmed all of its
 // filters, and then for what the hub remembers of their topics.
 type request struct {
@@ -90,6 +93,9 @@ func (c *conn) addTicket(m *wire.Connected) {
 // send encodes a message and seals it, or lines it up behind what waits for a
 // slow session.
 func (c *conn) send(f *wire.ServerFrame) {
+	if c.phase != phaseOpen {
+		return // nothing but the close follows a Goodbye
+	}
 	plain, err := wire.AppendServerFrame(c.loop.scratch.plain[:0], f)
 	if err != nil {
 		c.loop.gateway.log.Error("message not encoded", zap.Error(err))
@@ -114,14 +120,21 @@ func (c *conn) sendError(id uint32, code wire.CloseCode, text, filter string) {
 // subscribe holds each acceptable filter; the answer comes when all are
 // confirmed and the hub has said what it remembers.
 func (c *conn) subscribe(m *wire.Subscribe) {
+	if len(c.sub.requests) >= maxRequests {
+		c.sendError(m.Id, wire.CloseTooMany, "too many requests wait for an answer", "")
+		return
+	}
 	req := &request{conn: c, id: m.Id}
 	req.withPositions(m.Since)
 	for _, s := range m.Subscriptions {
+		if c.phase != phaseOpen {
+			break // an Error was too much for a slow session
+		}
 		f, err := topic.ParseFilter(s.Filter)
 		switch {
 		case err != nil:
 			c.sendError(m.Id, wire.CloseBadRecord, err.Error(), s.Filter)
-		case c.holds(f) || req.holds(f):
+		case len(req.names) < c.loop.settings().Limits.Subscriptions && (c.holds(f) || req.holds(f)):
 			req.names = append(req.names, s.Filter)
 		case c.held()+len(req.filters) >= c.loop.settings().Limits.Subscriptions:
 			c.sendError(m.Id, wire.CloseTooMany, "too many subscriptions: limits.subscriptions is "+
@@ -173,20 +186,21 @@ func (c *conn) held() int {
 }
 
 // newTopics lists what the added filters match and the old ones do not, each once.
-func newTopics(old, added []*heldFilter) []*wire.TopicState {
+func (x *index) newTopics(old, added []*heldFilter) []*wire.TopicState {
+	x.turn++
+	for _, h := range old {
+		h.turn = x.turn
+	}
 	var fresh []*wire.TopicState
-	for i, h := range added {
+	for _, h := range added {
 		for _, t := range h.topics {
-			if !anyHolds(old, t) && !anyHolds(added[:i], t) {
+			if !slices.ContainsFunc(t.filters, func(o *heldFilter) bool { return o.turn == x.turn }) {
 				fresh = append(fresh, t.proto())
 			}
 		}
+		h.turn = x.turn
 	}
 	return fresh
-}
-
-func anyHolds(filters []*heldFilter, t *loopTopic) bool {
-	return slices.ContainsFunc(filters, func(h *heldFilter) bool { return h.Match(t.Name) })
 }
 
 // unsubscribe gives filters back, those that still wait too.
@@ -297,11 +311,13 @@ func (c *conn) withdraw(h *heldFilter, cause error) {
 // that a client which only listens has to answer, in one write.
 func (c *conn) heartbeat() {
 	c.lastBeat = c.loop.now
-	if c.sub != nil {
+	if c.phase == phaseOpen && c.sub != nil {
 		c.send(&wire.ServerFrame{Message: &wire.ServerFrame_Heartbeat{
 			Heartbeat: &wire.Heartbeat{TimeUs: uint64(time.Now().UnixMicro())}}})
 	}
-	c.sendFrame(ws.OpPing, nil)
+	if c.phase != phaseClosing { // the heartbeat was not too much for a slow session
+		c.sendFrame(ws.OpPing, nil)
+	}
 }
 
 // spread is a number below width, at least 0, evenly spread over connections.

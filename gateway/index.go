@@ -44,7 +44,8 @@ type heldFilter struct {
 	ticket    fanout.Ticket // of the acquisition; events with another one are stale
 	refs      int           // sessions that hold it or wait for it
 	confirmed bool
-	refused   error // why the source gives it no longer, nor the hub
+	turn      uint64 // when it was last marked, see newTopics
+	refused   error  // why the source gives it no longer, nor the hub
 	topics    []*loopTopic
 	cohorts   []*cohort
 	waiting   []*request // until confirmed

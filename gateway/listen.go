@@ -24,16 +24,13 @@ const (
 
 // accept takes connections and enrols them with an event loop. gnet's own
 // accepting ends the whole engine when descriptors run out; this one waits.
-func (g *Gateway) accept(ln net.Listener) error {
+func (g *Gateway) accept(ln net.Listener) {
 	refusing := make(chan struct{}, refusals)
 	backOff := time.Duration(0)
 	for {
 		nc, err := ln.Accept()
 		if errors.Is(err, net.ErrClosed) {
-			if failure := g.life.failure.Load(); failure != nil {
-				return *failure
-			}
-			return nil // Shutdown closed it
+			return // Shutdown, or a failure, closed it
 		}
 		if err != nil {
 			backOff = min(2*backOff+time.Millisecond, maxBackOff)

@@ -44,6 +44,7 @@ type loop struct {
 	pulse
 
 	// owned by the loop
+	live    *live // settings of this turn
 	now     int64 // milliseconds since started, as of the last tick; from 1, because 0 stands for never
 	unix    int64 // seconds since the Unix epoch, as of the last tick
 	wheel   wheel
@@ -75,6 +76,7 @@ func newLoop(g *Gateway, el gnet.EventLoop) *loop {
 	l.now, l.unix = 1, l.started.Unix()
 	l.goroutine = thisGoroutine()
 	l.stats.times.init()
+	l.live = g.live.Load()
 	l.mail = newMailbox(l, el)
 	l.index = newIndex()
 	return l
@@ -87,15 +89,36 @@ func (l *loop) Post(events []fanout.Event) {
 		switch e := e.(type) {
 		case *fanout.Tick:
 			bytes += len(e.Payload) + tickOverhead
-		case *fanout.Recalled: // its payloads are kept by the hub
-			bytes += len(e.Memories) * tickOverhead
+		case *fanout.Recalled:
+			bytes += recalledBytes(e)
 		}
 	}
 	l.mail.put(letter{events: events}, bytes)
 }
 
+// recalledBytes is what an answer counts in the mailbox. The hub may have let the
+// payloads go by now, so that the answer alone keeps them.
+func recalledBytes(e *fanout.Recalled) int {
+	bytes := len(e.Memories) * tickOverhead
+	for i := range e.Memories {
+		for _, t := range e.Memories[i].Ticks {
+			bytes += len(t.Payload) + tickOverhead
+		}
+	}
+	return bytes
+}
+
 // call runs f on the loop.
 func (l *loop) call(f func()) { l.mail.put(letter{call: f}, 0) }
+
+// beginTurn begins one of gnet's callbacks, which may lie within another, with the
+// settings that are now in force.
+func (l *loop) beginTurn() (outer bool) {
+	if outer = l.pulse.beginTurn(); outer {
+		l.live = l.gateway.live.Load()
+	}
+	return outer
+}
 
 // Run implements gnet.Runnable: it empties the mailbox on the loop.
 func (l *loop) Run(context.Context) error {
@@ -132,6 +155,12 @@ func (l *loop) read(x *letter) {
 // abandon cuts every session of the loop that takes ticks, after a panic in work
 // for all of them: some ticks may be lost, and a lost tick is never silent.
 func (l *loop) abandon() {
+	for _, co := range l.index.dirty {
+		clear(co.pending)
+		co.pending = co.pending[:0]
+	}
+	clear(l.index.dirty)
+	l.index.dirty = l.index.dirty[:0]
 	for _, c := range l.index.conns.all() {
 		if c.sub != nil && c.phase != phaseClosed {
 			_ = l.el.Close(c.gc)

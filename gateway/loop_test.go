@@ -133,6 +133,7 @@ func TestDeadLoopEndsServe(t *testing.T) {
 	}
 	served := make(chan error, 1)
 	go func() { served <- g.Serve(ln) }()
+	hang := make(chan struct{})
 	c, err := net.Dial("tcp", ln.Addr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -142,12 +143,13 @@ func TestDeadLoopEndsServe(t *testing.T) {
 	}
 	for _, l := range *g.loops.Load() {
 		// Silent for long, and busy for longer than the clock takes to look.
-		l.call(func() { l.lastTurn.Store(-int64(2 * deadAfter)); time.Sleep(3 * coarseTick) })
+		l.call(func() { l.lastTurn.Store(-int64(2 * deadAfter)); <-hang })
 	}
 	if err := <-served; err != ErrStopped {
 		t.Fatalf("Serve returned %v", err)
 	}
 	_ = c.Close()
+	close(hang)
 	if err := g.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}

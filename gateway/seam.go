@@ -7,11 +7,17 @@ import (
 
 	"github.com/sealcast/sealcast/fanout"
 	"github.com/sealcast/sealcast/wire"
+	"github.com/sealcast/sealcast/wire/topic"
 )
 
 // The seam between what was and what comes. A request whose filters are all
 // confirmed asks the hub what it remembers of their topics; the answer stands at
 // a definite point in the order of events, and there the request is granted.
+
+// recoverQueues times slow.queue is about how much past one answer may bring back:
+// what a slow session has not been sent stays in memory for it alone, once the hub
+// has let go of it.
+const recoverQueues = 4
 
 // maxPositions bounds the positions that a session's waiting requests hold. More
 // are ignored: their topics are not recovered, and the client sees it.
@@ -25,8 +31,8 @@ type lastValue struct {
 }
 
 // seam is an entry of a slow session's queue: last values and recovered ticks that
-// have yet to be sent. It counts little in the queue, because its ticks are kept by the
-// hub anyway and the next request waits for its end.
+// have yet to be sent. It counts little in the queue, because remember bounds it and
+// the next request waits for its end.
 type seam struct{ entries []entry }
 
 // withPositions adds the client's positions to a request, as many as the session may hold.
@@ -89,12 +95,13 @@ func (l *loop) grant(r *request, memories map[uint32]*fanout.Memory) {
 		return
 	}
 	c.sub.requests = slices.Delete(c.sub.requests, 0, 1) // r, as proceed goes by order
-	fresh := newTopics(c.sub.filters, r.filters)
+	fresh := l.index.newTopics(c.sub.filters, r.filters)
 	filters := slices.Concat(c.sub.filters, r.filters)
 	sortFilters(filters)
 	l.join(c, filters)
 	entries := l.remember(fresh, memories)
 
+	r.keepHeld()
 	first := fresh[:min(len(fresh), topicsPerMessage)]
 	c.send(&wire.ServerFrame{Message: &wire.ServerFrame_Subscribed{Subscribed: &wire.Subscribed{
 		Id: r.id, Filters: r.names, Topics: first}}})
@@ -105,6 +112,20 @@ func (l *loop) grant(r *request, memories map[uint32]*fanout.Memory) {
 		c.send(&wire.ServerFrame{Message: &wire.ServerFrame_Topics{Topics: &wire.Topics{Topics: more}}})
 	}
 	l.bridge(c, entries)
+}
+
+// keepHeld takes the names out whose filters the session does not have, and says
+// so: another request asked for them first and was refused, or gave them back.
+func (r *request) keepHeld() {
+	c := r.conn
+	r.names = slices.DeleteFunc(r.names, func(name string) bool {
+		f, err := topic.ParseFilter(name)
+		if err == nil && slices.Contains(c.sub.filters, c.loop.index.filters[f]) {
+			return false
+		}
+		c.sendError(r.id, wire.CloseForbidden, "not subscribed: refused, or given back meanwhile", name)
+		return true
+	})
 }
 
 // withdrawRefused takes out the filters that the source has taken back while the
@@ -128,14 +149,17 @@ func (l *loop) withdrawWaiting(r *request, h *heldFilter) {
 // recovered ticks, topic by topic.
 func (l *loop) remember(fresh []*wire.TopicState, memories map[uint32]*fanout.Memory) []entry {
 	var entries []entry
+	room := recoverQueues * l.settings().Slow.Queue
 	for _, t := range fresh {
 		m := memories[t.Number]
 		switch {
 		case m == nil:
+		case room <= 0: // not recovered: the client sees the gap
 		case m.Recovered:
 			t.Recovered, t.NextSeq = true, m.Since+1
 			for _, tick := range m.Ticks {
 				entries = append(entries, tick)
+				room -= len(tick.Payload) + tickOverhead
 			}
 		default:
 			for _, tick := range m.Ticks {

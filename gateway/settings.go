@@ -144,4 +144,6 @@ func (g *Gateway) connectionLimit(set int64) int64 {
 	return min(set, room)
 }
 
-func (l *loop) settings() *live { return l.gateway.live.Load() }
+// settings are those in force at the beginning of the loop's turn. They stay the
+// same to its end, so that a reload changes nothing halfway.
+func (l *loop) settings() *live { return l.live }

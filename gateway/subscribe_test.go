@@ -255,3 +255,94 @@ func TestReloadKeepsASessionsHeartbeats(t *testing.T) {
 		t.Fatalf("a new session is told %v", told)
 	}
 }
+
+// Sessions with and without a codec never share a stream, whatever their filters' numbers.
+func TestCodecIsNeverTakenForAFilter(t *testing.T) {
+	s := start(t, func(o *gateway.Options) {
+		o.Loops = 1
+		o.Compress = gateway.CompressOptions{Codecs: []wire.Codec{wire.CodecZstd}}
+	})
+	plain := s.options()
+	plain.Codecs = []wire.Codec{wire.CodecNone}
+	a, err := client.Dial(t.Context(), s.url("/ws"), plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close(context.Background())
+	if _, err := a.Subscribe(t.Context(), "md:a"); err != nil { // filter 1
+		t.Fatal(err)
+	}
+	if _, err := a.Subscribe(t.Context(), "md:b"); err != nil { // filter 2
+		t.Fatal(err)
+	}
+	b := s.dial(t) // compressor 1
+	if _, err := b.Subscribe(t.Context(), "md:b"); err != nil {
+		t.Fatal(err)
+	}
+	s.hub.publish("md:a", []byte("1"))
+	s.hub.publish("md:b", []byte("2"))
+	for _, want := range []string{"1", "2"} {
+		if got := nextTick(t, a); string(got.Payload) != want {
+			t.Fatalf("the plain client got %q, want %q", got.Payload, want)
+		}
+	}
+	if got := nextTick(t, b); string(got.Payload) != "2" {
+		t.Fatalf("the other client got %q", got.Payload)
+	}
+}
+
+func TestWaitingRequestsAreBounded(t *testing.T) {
+	s := start(t, nil)
+	s.hub.set(func(h *scriptedHub) { h.hold = true })
+	c := s.dial(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	refused := make(chan error, 100)
+	for range 100 {
+		go func() {
+			if _, err := c.Subscribe(ctx, "md:a"); ctx.Err() == nil {
+				refused <- err
+			}
+		}()
+	}
+	for range 100 - 64 {
+		var e *client.RequestError
+		if err := <-refused; !errors.As(err, &e) || e.Code != wire.CloseTooMany {
+			t.Fatalf("got %v", err)
+		}
+	}
+}
+
+// A repeated filter that the source refuses is refused to both who asked.
+func TestRepeatedFilterIsRefusedTwice(t *testing.T) {
+	s := start(t, func(o *gateway.Options) { o.Loops = 1 })
+	s.hub.set(func(h *scriptedHub) { h.hold = true })
+	c := s.dial(t)
+	answers := make(chan error, 2)
+	for range 2 {
+		go func() {
+			_, err := c.Subscribe(t.Context(), "md:a")
+			answers <- err
+		}()
+	}
+	eventually(t, "asked for", func() bool { return s.hub.waits() == 1 })
+	time.Sleep(100 * time.Millisecond) // for the second request to be there too
+	s.hub.refuseHeld("md:a")
+	for range 2 {
+		var e *client.RequestError
+		if err := <-answers; !errors.As(err, &e) || e.Code != wire.CloseForbidden {
+			t.Fatalf("got %v", err)
+		}
+	}
+}
+
+// refuseHeld answers what hold kept back with a refusal.
+func (h *scriptedHub) refuseHeld(name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f, _ := topic.ParseFilter(name)
+	for _, l := range h.loops {
+		l.Post([]fanout.Event{&fanout.Refused{Filter: f, Ticket: h.ticketOf[f], Err: errDenied}})
+	}
+	h.waiting, h.hold = nil, false
+}
