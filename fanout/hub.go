@@ -18,6 +18,11 @@ const (
 	turnBytes = 4 << 20
 )
 
+// What one turn does for loops at most, so that ticks are not held up behind
+// many Recalls: commands, and for a Recall also topics looked at and ticks
+// answered. One command is never split.
+const turnWork = 4096
+
 // How often idle topics are looked for, at least and at most.
 const (
 	minSweep = 100 * time.Millisecond
@@ -70,8 +75,9 @@ type book struct {
 
 // turnState is what the hub keeps from one turn to the next besides topics and filters.
 type turnState struct {
-	items        []item // scratch
-	commands     []command
+	items        []item    // scratch
+	commands     []command // taken from the mailbox
+	done         int       // commands: so many from the first one on
 	recovering   bool      // connected, but what was wanted then is not answered yet
 	unanswered   int       // recovering: answers to come
 	overflowSaid time.Time // when an overflow was logged last
@@ -212,7 +218,7 @@ func (h *Hub) Run(ctx context.Context) error {
 
 // turn does what there is to do, up to a bound, and tells whether more is left.
 func (h *Hub) turn() (more bool) {
-	h.takeCommands()
+	waiting := h.takeCommands()
 	items, more := h.queue.take(h.turns.items[:0], turnItems, turnBytes)
 	for i := range items {
 		h.handle(&items[i])
@@ -229,31 +235,41 @@ func (h *Hub) turn() (more bool) {
 		h.turns.recovering = false
 		h.status.ready(h.link)
 	}
-	return more
+	return more || waiting
 }
 
-func (h *Hub) takeCommands() {
-	h.mail.mu.Lock()
-	commands := h.mail.commands
-	h.mail.commands = h.turns.commands[:0]
-	h.mail.mu.Unlock()
-	for i := range commands {
-		c := &commands[i]
-		switch {
-		case c.attach != nil:
-			h.boxes = append(h.boxes, outbox{loop: c.attach})
-		case c.rules != nil:
-			h.setRules(*c.rules)
-		case c.recall != nil:
-			h.recall(c)
-		case c.ticket != 0:
-			h.acquire(c.loop, c.filter, c.ticket)
-		default:
-			h.release(c.loop, c.filter)
-		}
+// takeCommands does what loops have asked for, in their order, up to a bound,
+// and tells whether more of it waits.
+func (h *Hub) takeCommands() (more bool) {
+	t := &h.turns
+	if t.done == len(t.commands) {
+		h.mail.mu.Lock()
+		t.commands, h.mail.commands = h.mail.commands, t.commands[:0]
+		h.mail.mu.Unlock()
+		t.done = 0
 	}
-	clear(commands)
-	h.turns.commands = commands
+	for work := 0; t.done < len(t.commands) && work < turnWork; t.done++ {
+		work += h.obey(&t.commands[t.done])
+		t.commands[t.done] = command{}
+	}
+	return t.done < len(t.commands)
+}
+
+// obey does one command and returns how much work it was.
+func (h *Hub) obey(c *command) (work int) {
+	switch {
+	case c.attach != nil:
+		h.boxes = append(h.boxes, outbox{loop: c.attach})
+	case c.rules != nil:
+		h.setRules(*c.rules)
+	case c.recall != nil:
+		return h.recall(c)
+	case c.ticket != 0:
+		h.acquire(c.loop, c.filter, c.ticket)
+	default:
+		h.release(c.loop, c.filter)
+	}
+	return 1
 }
 
 // handle takes what the source says, in its order.

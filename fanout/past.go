@@ -87,7 +87,7 @@ type kept struct {
 	received     int64
 	payload      string // the message's own memory
 	older, newer *kept  // of all topics
-	next         *kept  // of the same topic, newer
+	before, next *kept  // of the same topic
 }
 
 // What is counted for a kept tick and for a topic with one, beyond payload and name.
@@ -146,7 +146,7 @@ func (s *store) append(f *feed, k *kept) {
 		p.first = k
 		s.bytes += len(f.name) + feedOverhead
 	} else {
-		p.last.next = k
+		p.last.next, k.before = k, p.last
 	}
 	p.last = k
 	p.count++
@@ -162,6 +162,9 @@ func (s *store) drop(f *feed) *kept {
 	p.count--
 	s.ticks--
 	s.bytes -= len(k.payload) + keptOverhead
+	if p.first != nil {
+		p.first.before = nil
+	}
 	if p.count == 0 {
 		p.last = nil
 		s.bytes -= len(f.name) + feedOverhead
@@ -193,8 +196,9 @@ func (h *Hub) remember(f *feed, it *item) {
 	}
 }
 
-// recall answers Recall at this point in the order of events.
-func (h *Hub) recall(c *command) {
+// recall answers Recall at this point in the order of events. It returns how
+// many places of the tree it has looked at and ticks it has answered, at least 1.
+func (h *Hub) recall(c *command) (work int) {
 	since := make(map[string]Position, len(c.recall.Since))
 	for _, p := range c.recall.Since {
 		if _, twice := since[p.Topic]; !twice {
@@ -202,8 +206,11 @@ func (h *Hub) recall(c *command) {
 		}
 	}
 	answer := &Recalled{Ticket: c.ticket}
+	work = 1 + len(c.recall.Filters)
 	for _, filter := range c.recall.Filters {
-		for _, n := range h.root.below(nil, filter.String()) {
+		nodes := h.root.below(nil, filter.String())
+		work += len(nodes)
+		for _, n := range nodes {
 			f := n.topic
 			if f == nil || f.recalled == c.ticket {
 				continue
@@ -212,10 +219,12 @@ func (h *Hub) recall(c *command) {
 			position, known := since[f.name]
 			if m := f.memory(position, known); m != nil {
 				answer.Memories = append(answer.Memories, *m)
+				work += len(m.Ticks)
 			}
 		}
 	}
 	h.boxes[c.loop].add(answer)
+	return work
 }
 
 // memory returns what a subscriber gets that was at a position, or at none. It
@@ -240,9 +249,9 @@ func (f *feed) lastTicks(n int) []*Tick {
 	if n == 0 {
 		return nil
 	}
-	k := f.past.first
-	for range f.past.count - n {
-		k = k.next
+	k := f.past.last
+	for range n - 1 {
+		k = k.before
 	}
 	ticks, pointers := make([]Tick, n), make([]*Tick, n)
 	heads := make([]byte, 0, n*headBytes)

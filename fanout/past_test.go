@@ -8,6 +8,8 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/sealcast/sealcast/wire/topic"
 )
 
 func newKeeping(t *testing.T, opt Options) (*fakeRedis, []*recorder) {
@@ -288,6 +290,43 @@ func TestIdleTopicsAreForgotten(t *testing.T) {
 	if s := r.hub.Stats(); s.Topics != 2 || r.hub.topics["a:held"] == nil || r.hub.topics["a:5"] == nil || r.hub.discovered != 1 {
 		t.Errorf("left: %+v, %v", s, r.hub.discovered)
 	}
+}
+
+// Many Recalls do not hold up ticks: a turn answers so many and goes on.
+func TestRecallsAreBoundedPerTurn(t *testing.T) {
+	const kept = 100
+	r, loops := newKeeping(t, Options{Rules: []Rule{{Match: filter("a"), Snapshot: true, History: kept}}})
+	r.acquire("a")
+	epoch := loops[0].events[0].(*Confirmed).Topics[0].Epoch
+	for range kept {
+		r.publish("a", "x")
+	}
+	r.settle()
+	loops[0].events = nil
+	since := []Position{{Topic: "a", Epoch: epoch}}
+	for range 2*turnWork/kept + 1 {
+		r.hub.Recall(0, Recall{Filters: []topic.Filter{filter("a")}, Since: since})
+	}
+	r.publish("a", "y")
+	if !r.hub.turn() {
+		t.Fatal("everything in one turn")
+	}
+	answered := len(loops[0].events) - 1
+	if last, ok := loops[0].events[answered].(*Tick); !ok || answered*kept > turnWork+kept || answered*kept < turnWork/2 {
+		t.Fatalf("%d answers, then %v", answered, last)
+	}
+	r.hub.Release(0, filter("a")) // asked last, done last
+	r.settle()
+	if got := len(loops[0].events) - 1; got != 2*turnWork/kept+1 {
+		t.Errorf("%d answers", got)
+	}
+	for i, e := range loops[0].events[answered+1:] {
+		m := e.(*Recalled).Memories
+		if len(m) != 1 || len(m[0].Ticks) != 1 { // one more than is kept was missed: the last value
+			t.Fatalf("answer %d: %+v", i, m)
+		}
+	}
+	expectSubs(t, r, "a") // the rule's
 }
 
 func TestRulesCanChange(t *testing.T) {

@@ -48,7 +48,6 @@ type loop struct {
 	now     int64 // milliseconds since started, as of the last tick; from 1, because 0 stands for never
 	unix    int64 // seconds since the Unix epoch, as of the last tick
 	wheel   wheel
-	due     []*conn
 	slow    []*conn
 	buffers *frame.Buffers
 	ciphers *record.Pool
@@ -66,6 +65,7 @@ type scratch struct {
 	items   []wire.BatchItem // of the batch being built
 	classed []classedEntry   // being sorted by class
 	members []*conn          // of the cohort being served
+	due     []*conn          // whose deadline has come
 	late    bool             // what is built is no measure of delays
 }
 
@@ -177,11 +177,11 @@ func (l *loop) tick(wanted time.Time) {
 	l.unix = t.Unix()
 	l.now = t.Sub(l.started).Milliseconds() + 1
 	l.lastTurn.Store(int64(t.Sub(l.started)))
-	l.due = l.wheel.expire(l.now, l.due[:0])
-	for _, c := range l.due {
+	l.scratch.due = l.wheel.expire(l.now, l.scratch.due[:0])
+	for _, c := range l.scratch.due {
 		l.serve(c, (*conn).onDeadline)
 	}
-	clear(l.due)
+	clear(l.scratch.due)
 	l.ciphers.Advance(l.unix)
 	l.stats.ciphers.set(l.ciphers.Stats())
 	l.serveSlow()
