@@ -123,14 +123,17 @@ func (d *dialer) upgrade(ctx context.Context, conn net.Conn) (*socket, error) {
 		upgrader.Header = ws.HandshakeHeaderHTTP(header)
 	}
 	// A dialer on its own would read headers without end.
+	response := &io.LimitedReader{R: conn, N: maxResponse}
 	bounded := struct {
 		io.Reader
 		io.Writer
-	}{io.LimitReader(conn, maxResponse), conn}
+	}{response, conn}
 	ahead, result, err := upgrader.Upgrade(bounded, d.url)
 	switch {
 	case refused != nil:
 		return nil, refused
+	case err != nil && response.N <= 0:
+		return nil, fmt.Errorf("%w: an answer without end to the upgrade request", ErrNotGateway)
 	case err != nil:
 		return nil, upgradeError(ctx, err)
 	case result.Protocol == "":

@@ -81,6 +81,7 @@ func TestNotAGateway(t *testing.T) {
 		{name: "web server with TLS", url: address(overTLS), says: []string{noGateway}, hint: "wss://"},
 		{name: "certificate of a stranger", url: "wss" + address(overTLS)[2:], says: []string{"TLS", "certificate"}, hint: "--ca"},
 		{name: "garbage at once", url: talker(t, "SSH-2.0-OpenSSH_9.9\r\n", false), says: []string{noGateway}},
+		{name: "endless garbage", url: talker(t, strings.Repeat("x", 1<<20), true), says: []string{noGateway}},
 		{name: "garbage as an answer", url: talker(t, "\x00\xff\x1b[31m garbage\r\n\r\n", true), says: []string{noGateway}},
 		{name: "closes at once", url: talker(t, "", false), says: []string{"connection lost before an answer"}},
 		{name: "silent", url: silent(t), args: []string{"--timeout", "1s"}, says: []string{"no answer"}, hint: "--timeout"},
