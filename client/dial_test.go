@@ -53,7 +53,7 @@ func TestDialWhatIsNotAGateway(t *testing.T) {
 		{"old HTTP", "HTTP/1.0 101 Switching Protocols\r\n\r\n", ErrNotGateway, ""},
 		{"not HTTP", "SSH-2.0-OpenSSH_9.7\r\n", ErrNotGateway, ""},
 		{"wrong accept key", ok + "AAAA\r\n\r\n", ErrNotGateway, ""},
-		{"headers without end", "HTTP/1.1 101 Switching Protocols\r\n" + strings.Repeat("X: y\r\n", maxResponse/6), ErrUnreachable, ""},
+		{"headers without end", "HTTP/1.1 101 Switching Protocols\r\n" + strings.Repeat("X: y\r\n", maxResponse/6), ErrNotGateway, ""},
 		{"nothing", "", ErrUnreachable, "before an answer"},
 		{"half a line", "HTTP/1.1 10", ErrUnreachable, "before an answer"},
 		{"restarting", "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\n\r\nrestarting", ErrRefused, "restarting"},
