@@ -1474,7 +1474,7 @@ func (x *Reset) GetCause() Cause {
 	return Cause_CAUSE_UNSPECIFIED
 }
 
-// Heartbeat comes when no other record was sent for an interval.
+// Heartbeat comes at least every interval, whatever else is sent.
 type Heartbeat struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	TimeUs        uint64                 `protobuf:"varint,1,opt,name=time_us,json=timeUs,proto3" json:"time_us,omitempty"` // the gateway's clock, microseconds since the Unix epoch
