@@ -162,7 +162,7 @@ func (m *middle) end(direction int) (wire.CloseCode, string) {
 // sentRecords reports whether the client has sent anything but its handshake.
 func (m *middle) sentRecords() bool {
 	for _, msg := range m.messages(up) {
-		if len(msg) == 0 || wire.Kind(msg[0]) != wire.KindHandshakeInit {
+		if len(msg) == 0 || wire.Kind(msg[0]) >= wire.KindRecord {
 			return true
 		}
 	}

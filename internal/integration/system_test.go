@@ -44,23 +44,25 @@ type system struct {
 
 func start(t testing.TB) *system {
 	t.Helper()
-	return startWith(t, testenv.Rekey())
+	return startWith(t, &session.GatewayConfig{Limits: testenv.Rekey()})
 }
 
 // startCounted is for tests that address messages by their number: there are no
 // key updates between records.
 func startCounted(t testing.TB) *system {
 	t.Helper()
-	return startWith(t, record.Limits{})
+	return startWith(t, &session.GatewayConfig{})
 }
 
-func startWith(t testing.TB, rekey record.Limits) *system {
+// startWith completes the handshake's settings.
+func startWith(t testing.TB, handshake *session.GatewayConfig) *system {
 	t.Helper()
 	key, err := session.GenerateStaticKey(rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &system{redis: miniredis.RunT(t), key: key, rekey: rekey}
+	handshake.Key, handshake.HardwareAES = key, true
+	s := &system{redis: miniredis.RunT(t), key: key, rekey: handshake.Limits}
 	log := zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel))
 	hub := fanout.NewHub(fanout.Options{Redis: fanout.Redis{Addrs: []string{s.redis.Addr()}}, WholeSource: true, Log: log})
 	s.Gateway, err = gateway.New(gateway.Options{
@@ -71,7 +73,7 @@ func startWith(t testing.TB, rekey record.Limits) *system {
 		Log:     log,
 		Settings: gateway.Settings{
 			Suites:    suite.Policy{Enabled: sealing, AllowPlain: true, Hardware: suite.Hardware{AES: true}},
-			Session:   &session.GatewayConfig{Key: key, HardwareAES: true, Limits: rekey},
+			Session:   handshake,
 			Echo:      gateway.EchoOptions{Enabled: true, Unencrypted: true, MaxMessage: 1 << 20},
 			Limits:    gateway.Limits{Subscriptions: 100, Message: 64 << 10, Fragments: 1024},
 			Slow:      gateway.SlowOptions{Queue: 4 << 20, Timeout: 10 * time.Second},
