@@ -76,6 +76,7 @@ func newLoop(g *Gateway, el gnet.EventLoop) *loop {
 	l.now, l.unix = 1, l.started.Unix()
 	l.goroutine = thisGoroutine()
 	l.stats.times.init()
+	l.ciphers.Advance(l.unix) // or the first tick would find everything idle since 1970
 	l.live = g.live.Load()
 	l.mail = newMailbox(l, el)
 	l.index = newIndex()
