@@ -34,12 +34,12 @@ build: ## build bin/sealcast and bin/sealctl
 test: deps lint check-generated ## everything that must pass: lint, unit, race and integration tests, the same with a key per record, the Python client
 	go test ./...
 	go test -race ./...
-	SEALCAST_TEST_REKEY=1 go test ./client ./gateway ./session ./internal/integration
+	SEALCAST_TEST_REKEY=1 go test -count=1 ./client ./gateway ./session ./internal/integration
 	/usr/bin/python3 -m unittest discover -s examples/python
 
 .PHONY: test-long
 test-long: deps ## what takes longer: more mutated streams, fuzzing
-	SEALCAST_LONG=1 go test ./gateway ./internal/integration
+	SEALCAST_LONG=1 go test -count=1 ./gateway ./internal/integration
 	$(MAKE) fuzz
 
 .PHONY: lint
