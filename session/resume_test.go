@@ -452,7 +452,9 @@ func FuzzResumeInit(f *testing.F) {
 	var init []byte
 	w.resume(f, func(m []byte) []byte { init = bytes.Clone(m); return m }, untouched)
 	for at := 0; at < len(init); at += 20 {
-		f.Add(flipped(at)(init))
+		seed := bytes.Clone(flipped(at)(bytes.Clone(init)))
+		clear(seed[len(seed)-16:]) // or changing the one bit back would make it whole again
+		f.Add(seed)
 	}
 	f.Add([]byte{0x03, 0xff, 0xff})
 	f.Fuzz(func(t *testing.T, msg []byte) {
