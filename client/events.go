@@ -89,7 +89,7 @@ type Refused struct {
 	Text   string
 }
 
-// Heartbeat comes when there was nothing else.
+// Heartbeat comes at least every interval, whatever else comes.
 type Heartbeat struct {
 	Time time.Time // the gateway's clock
 }
