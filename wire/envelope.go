@@ -22,6 +22,7 @@ const (
 	KindResumeReply    Kind = 0x04 // gateway: Noise NNpsk0 message 2
 	KindResumeRefused  Kind = 0x05 // gateway: empty; the client goes on with KindHandshakeInit
 	KindRecord         Kind = 0x10 // both: sealed plaintext
+	KindGroupRecord    Kind = 0x11 // gateway: plaintext sealed once for a group of sessions
 	KindKeyUpdate      Kind = 0x12 // both: sealed empty plaintext, the sender's last under its key
 	KindGoodbye        Kind = 0x13 // both: sealed Goodbye, the only final end
 )

@@ -35,6 +35,8 @@ const (
 	Cause_CAUSE_SOURCE_OVERFLOW Cause = 2 // ticks came faster than the gateway took them and some were dropped
 	Cause_CAUSE_OVERSIZED       Cause = 3 // a tick was larger than the gateway accepts and was dropped
 	Cause_CAUSE_RESUBSCRIBED    Cause = 4 // the gateway had not been subscribed to the topic for a while
+	Cause_CAUSE_TOO_SLOW        Cause = 5 // the client did not keep up and the bound of what waits for it was reached
+	Cause_CAUSE_EXPIRED         Cause = 6 // the source no longer holds what the client missed
 )
 
 // Enum value maps for Cause.
@@ -45,6 +47,8 @@ var (
 		2: "CAUSE_SOURCE_OVERFLOW",
 		3: "CAUSE_OVERSIZED",
 		4: "CAUSE_RESUBSCRIBED",
+		5: "CAUSE_TOO_SLOW",
+		6: "CAUSE_EXPIRED",
 	}
 	Cause_value = map[string]int32{
 		"CAUSE_UNSPECIFIED":     0,
@@ -52,6 +56,8 @@ var (
 		"CAUSE_SOURCE_OVERFLOW": 2,
 		"CAUSE_OVERSIZED":       3,
 		"CAUSE_RESUBSCRIBED":    4,
+		"CAUSE_TOO_SLOW":        5,
+		"CAUSE_EXPIRED":         6,
 	}
 )
 
@@ -82,6 +88,64 @@ func (Cause) EnumDescriptor() ([]byte, []int) {
 	return file_wire_sealcast_proto_rawDescGZIP(), []int{0}
 }
 
+type Notice_Kind int32
+
+const (
+	Notice_KIND_UNSPECIFIED   Notice_Kind = 0
+	Notice_KIND_SLOW          Notice_Kind = 1 // the client takes less than comes: ticks wait, those of policy latest are merged
+	Notice_KIND_CAUGHT_UP     Notice_Kind = 2 // the client has taken all that waited; merged and dropped say what it cost
+	Notice_KIND_SOURCE_LOST   Notice_Kind = 3 // the source is away: values of topics may be out of date
+	Notice_KIND_SOURCE_BACK   Notice_Kind = 4 // and is back
+	Notice_KIND_TOKEN_EXPIRES Notice_Kind = 5 // the session ends at expires_at_s unless Refresh comes before
+)
+
+// Enum value maps for Notice_Kind.
+var (
+	Notice_Kind_name = map[int32]string{
+		0: "KIND_UNSPECIFIED",
+		1: "KIND_SLOW",
+		2: "KIND_CAUGHT_UP",
+		3: "KIND_SOURCE_LOST",
+		4: "KIND_SOURCE_BACK",
+		5: "KIND_TOKEN_EXPIRES",
+	}
+	Notice_Kind_value = map[string]int32{
+		"KIND_UNSPECIFIED":   0,
+		"KIND_SLOW":          1,
+		"KIND_CAUGHT_UP":     2,
+		"KIND_SOURCE_LOST":   3,
+		"KIND_SOURCE_BACK":   4,
+		"KIND_TOKEN_EXPIRES": 5,
+	}
+)
+
+func (x Notice_Kind) Enum() *Notice_Kind {
+	p := new(Notice_Kind)
+	*p = x
+	return p
+}
+
+func (x Notice_Kind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Notice_Kind) Descriptor() protoreflect.EnumDescriptor {
+	return file_wire_sealcast_proto_enumTypes[1].Descriptor()
+}
+
+func (Notice_Kind) Type() protoreflect.EnumType {
+	return &file_wire_sealcast_proto_enumTypes[1]
+}
+
+func (x Notice_Kind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Notice_Kind.Descriptor instead.
+func (Notice_Kind) EnumDescriptor() ([]byte, []int) {
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{23, 0}
+}
+
 // ClientFrame is the body of a record from a client in the push role.
 type ClientFrame struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -90,6 +154,7 @@ type ClientFrame struct {
 	//	*ClientFrame_Connect
 	//	*ClientFrame_Subscribe
 	//	*ClientFrame_Unsubscribe
+	//	*ClientFrame_Refresh
 	//	*ClientFrame_Ping
 	Message       isClientFrame_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
@@ -160,6 +225,15 @@ func (x *ClientFrame) GetUnsubscribe() *Unsubscribe {
 	return nil
 }
 
+func (x *ClientFrame) GetRefresh() *Refresh {
+	if x != nil {
+		if x, ok := x.Message.(*ClientFrame_Refresh); ok {
+			return x.Refresh
+		}
+	}
+	return nil
+}
+
 func (x *ClientFrame) GetPing() *Ping {
 	if x != nil {
 		if x, ok := x.Message.(*ClientFrame_Ping); ok {
@@ -185,6 +259,10 @@ type ClientFrame_Unsubscribe struct {
 	Unsubscribe *Unsubscribe `protobuf:"bytes,3,opt,name=unsubscribe,proto3,oneof"`
 }
 
+type ClientFrame_Refresh struct {
+	Refresh *Refresh `protobuf:"bytes,4,opt,name=refresh,proto3,oneof"`
+}
+
 type ClientFrame_Ping struct {
 	Ping *Ping `protobuf:"bytes,5,opt,name=ping,proto3,oneof"`
 }
@@ -194,6 +272,8 @@ func (*ClientFrame_Connect) isClientFrame_Message() {}
 func (*ClientFrame_Subscribe) isClientFrame_Message() {}
 
 func (*ClientFrame_Unsubscribe) isClientFrame_Message() {}
+
+func (*ClientFrame_Refresh) isClientFrame_Message() {}
 
 func (*ClientFrame_Ping) isClientFrame_Message() {}
 
@@ -271,7 +351,8 @@ type Subscribe struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            uint32                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"` // chosen by the client, repeated in the answer
 	Subscriptions []*Subscription        `protobuf:"bytes,2,rep,name=subscriptions,proto3" json:"subscriptions,omitempty"`
-	Since         []*Position            `protobuf:"bytes,3,rep,name=since,proto3" json:"since,omitempty"` // where the client was in topics of these filters, to recover what it missed
+	Since         []*Position            `protobuf:"bytes,3,rep,name=since,proto3" json:"since,omitempty"`   // where the client was in topics of these filters, to recover what it missed
+	Cursor        []byte                 `protobuf:"bytes,4,opt,name=cursor,proto3" json:"cursor,omitempty"` // the latest cursor that the client was given, with a source of streams; since is then ignored
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -323,6 +404,13 @@ func (x *Subscribe) GetSubscriptions() []*Subscription {
 func (x *Subscribe) GetSince() []*Position {
 	if x != nil {
 		return x.Since
+	}
+	return nil
+}
+
+func (x *Subscribe) GetCursor() []byte {
+	if x != nil {
+		return x.Cursor
 	}
 	return nil
 }
@@ -389,8 +477,11 @@ func (x *Position) GetSeq() uint64 {
 }
 
 type Subscription struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Filter        string                 `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"` // a topic name, or a pattern with * (one segment) and ** (the rest)
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Filter string                 `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"` // a topic name, or a pattern with * (one segment) and ** (the rest)
+	// Options, for topics whose policy is latest; others are delivered whole.
+	MaxRate       float64 `protobuf:"fixed64,2,opt,name=max_rate,json=maxRate,proto3" json:"max_rate,omitempty"`     // ticks a second and topic, at most: the newest of each interval; 0: no bound
+	MaxAgeMs      uint32  `protobuf:"varint,3,opt,name=max_age_ms,json=maxAgeMs,proto3" json:"max_age_ms,omitempty"` // older ticks are not sent, unless nothing newer is known; 0: no bound
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -430,6 +521,20 @@ func (x *Subscription) GetFilter() string {
 		return x.Filter
 	}
 	return ""
+}
+
+func (x *Subscription) GetMaxRate() float64 {
+	if x != nil {
+		return x.MaxRate
+	}
+	return 0
+}
+
+func (x *Subscription) GetMaxAgeMs() uint32 {
+	if x != nil {
+		return x.MaxAgeMs
+	}
+	return 0
 }
 
 // Unsubscribe gives filters back exactly as they were subscribed.
@@ -485,6 +590,60 @@ func (x *Unsubscribe) GetFilters() []string {
 	return nil
 }
 
+// Refresh exchanges the session's token for a newer one of the same subject;
+// the answer is Refreshed, or Error and the session goes on under its old token.
+type Refresh struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            uint32                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"` // chosen by the client, repeated in the answer
+	Token         string                 `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Refresh) Reset() {
+	*x = Refresh{}
+	mi := &file_wire_sealcast_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Refresh) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Refresh) ProtoMessage() {}
+
+func (x *Refresh) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_sealcast_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Refresh.ProtoReflect.Descriptor instead.
+func (*Refresh) Descriptor() ([]byte, []int) {
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Refresh) GetId() uint32 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *Refresh) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
 type Ping struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -494,7 +653,7 @@ type Ping struct {
 
 func (x *Ping) Reset() {
 	*x = Ping{}
-	mi := &file_wire_sealcast_proto_msgTypes[6]
+	mi := &file_wire_sealcast_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -506,7 +665,7 @@ func (x *Ping) String() string {
 func (*Ping) ProtoMessage() {}
 
 func (x *Ping) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_sealcast_proto_msgTypes[6]
+	mi := &file_wire_sealcast_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -519,7 +678,7 @@ func (x *Ping) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ping.ProtoReflect.Descriptor instead.
 func (*Ping) Descriptor() ([]byte, []int) {
-	return file_wire_sealcast_proto_rawDescGZIP(), []int{6}
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Ping) GetId() uint64 {
@@ -540,9 +699,15 @@ type ServerFrame struct {
 	//	*ServerFrame_Topics
 	//	*ServerFrame_Snapshot
 	//	*ServerFrame_Batch
+	//	*ServerFrame_Gap
+	//	*ServerFrame_Notice
 	//	*ServerFrame_Heartbeat
+	//	*ServerFrame_GroupKey
+	//	*ServerFrame_GroupMark
+	//	*ServerFrame_GroupLeave
 	//	*ServerFrame_Error
 	//	*ServerFrame_Pong
+	//	*ServerFrame_Refreshed
 	Message       isServerFrame_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -550,7 +715,7 @@ type ServerFrame struct {
 
 func (x *ServerFrame) Reset() {
 	*x = ServerFrame{}
-	mi := &file_wire_sealcast_proto_msgTypes[7]
+	mi := &file_wire_sealcast_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -562,7 +727,7 @@ func (x *ServerFrame) String() string {
 func (*ServerFrame) ProtoMessage() {}
 
 func (x *ServerFrame) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_sealcast_proto_msgTypes[7]
+	mi := &file_wire_sealcast_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -575,7 +740,7 @@ func (x *ServerFrame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerFrame.ProtoReflect.Descriptor instead.
 func (*ServerFrame) Descriptor() ([]byte, []int) {
-	return file_wire_sealcast_proto_rawDescGZIP(), []int{7}
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ServerFrame) GetMessage() isServerFrame_Message {
@@ -639,10 +804,55 @@ func (x *ServerFrame) GetBatch() *Batch {
 	return nil
 }
 
+func (x *ServerFrame) GetGap() *Gap {
+	if x != nil {
+		if x, ok := x.Message.(*ServerFrame_Gap); ok {
+			return x.Gap
+		}
+	}
+	return nil
+}
+
+func (x *ServerFrame) GetNotice() *Notice {
+	if x != nil {
+		if x, ok := x.Message.(*ServerFrame_Notice); ok {
+			return x.Notice
+		}
+	}
+	return nil
+}
+
 func (x *ServerFrame) GetHeartbeat() *Heartbeat {
 	if x != nil {
 		if x, ok := x.Message.(*ServerFrame_Heartbeat); ok {
 			return x.Heartbeat
+		}
+	}
+	return nil
+}
+
+func (x *ServerFrame) GetGroupKey() *GroupKey {
+	if x != nil {
+		if x, ok := x.Message.(*ServerFrame_GroupKey); ok {
+			return x.GroupKey
+		}
+	}
+	return nil
+}
+
+func (x *ServerFrame) GetGroupMark() *GroupMark {
+	if x != nil {
+		if x, ok := x.Message.(*ServerFrame_GroupMark); ok {
+			return x.GroupMark
+		}
+	}
+	return nil
+}
+
+func (x *ServerFrame) GetGroupLeave() *GroupLeave {
+	if x != nil {
+		if x, ok := x.Message.(*ServerFrame_GroupLeave); ok {
+			return x.GroupLeave
 		}
 	}
 	return nil
@@ -661,6 +871,15 @@ func (x *ServerFrame) GetPong() *Pong {
 	if x != nil {
 		if x, ok := x.Message.(*ServerFrame_Pong); ok {
 			return x.Pong
+		}
+	}
+	return nil
+}
+
+func (x *ServerFrame) GetRefreshed() *Refreshed {
+	if x != nil {
+		if x, ok := x.Message.(*ServerFrame_Refreshed); ok {
+			return x.Refreshed
 		}
 	}
 	return nil
@@ -694,8 +913,28 @@ type ServerFrame_Batch struct {
 	Batch *Batch `protobuf:"bytes,21,opt,name=batch,proto3,oneof"`
 }
 
+type ServerFrame_Gap struct {
+	Gap *Gap `protobuf:"bytes,22,opt,name=gap,proto3,oneof"`
+}
+
+type ServerFrame_Notice struct {
+	Notice *Notice `protobuf:"bytes,23,opt,name=notice,proto3,oneof"`
+}
+
 type ServerFrame_Heartbeat struct {
 	Heartbeat *Heartbeat `protobuf:"bytes,24,opt,name=heartbeat,proto3,oneof"`
+}
+
+type ServerFrame_GroupKey struct {
+	GroupKey *GroupKey `protobuf:"bytes,25,opt,name=group_key,json=groupKey,proto3,oneof"`
+}
+
+type ServerFrame_GroupMark struct {
+	GroupMark *GroupMark `protobuf:"bytes,26,opt,name=group_mark,json=groupMark,proto3,oneof"`
+}
+
+type ServerFrame_GroupLeave struct {
+	GroupLeave *GroupLeave `protobuf:"bytes,27,opt,name=group_leave,json=groupLeave,proto3,oneof"`
 }
 
 type ServerFrame_Error struct {
@@ -704,6 +943,10 @@ type ServerFrame_Error struct {
 
 type ServerFrame_Pong struct {
 	Pong *Pong `protobuf:"bytes,29,opt,name=pong,proto3,oneof"`
+}
+
+type ServerFrame_Refreshed struct {
+	Refreshed *Refreshed `protobuf:"bytes,30,opt,name=refreshed,proto3,oneof"`
 }
 
 func (*ServerFrame_Connected) isServerFrame_Message() {}
@@ -718,11 +961,23 @@ func (*ServerFrame_Snapshot) isServerFrame_Message() {}
 
 func (*ServerFrame_Batch) isServerFrame_Message() {}
 
+func (*ServerFrame_Gap) isServerFrame_Message() {}
+
+func (*ServerFrame_Notice) isServerFrame_Message() {}
+
 func (*ServerFrame_Heartbeat) isServerFrame_Message() {}
+
+func (*ServerFrame_GroupKey) isServerFrame_Message() {}
+
+func (*ServerFrame_GroupMark) isServerFrame_Message() {}
+
+func (*ServerFrame_GroupLeave) isServerFrame_Message() {}
 
 func (*ServerFrame_Error) isServerFrame_Message() {}
 
 func (*ServerFrame_Pong) isServerFrame_Message() {}
+
+func (*ServerFrame_Refreshed) isServerFrame_Message() {}
 
 // Connected accepts Connect.
 type Connected struct {
@@ -737,6 +992,7 @@ type Connected struct {
 	Ticket              []byte                 `protobuf:"bytes,8,opt,name=ticket,proto3" json:"ticket,omitempty"`                                              // resumes this session's keys and identity once; empty: the gateway gives none
 	TicketNonce         []byte                 `protobuf:"bytes,9,opt,name=ticket_nonce,json=ticketNonce,proto3" json:"ticket_nonce,omitempty"`                 // 16 bytes, from which both sides derive the ticket's key
 	TicketLifetimeS     uint32                 `protobuf:"varint,10,opt,name=ticket_lifetime_s,json=ticketLifetimeS,proto3" json:"ticket_lifetime_s,omitempty"` // after which the ticket is refused
+	ExpiresAtS          uint64                 `protobuf:"varint,11,opt,name=expires_at_s,json=expiresAtS,proto3" json:"expires_at_s,omitempty"`                // when the token expires, Unix seconds; the session ends then unless Refresh comes before. 0: never
 	Dictionary          []byte                 `protobuf:"bytes,12,opt,name=dictionary,proto3" json:"dictionary,omitempty"`                                     // with codec 3: a Zstandard dictionary in its own format, which holds its id
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
@@ -744,7 +1000,7 @@ type Connected struct {
 
 func (x *Connected) Reset() {
 	*x = Connected{}
-	mi := &file_wire_sealcast_proto_msgTypes[8]
+	mi := &file_wire_sealcast_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -756,7 +1012,7 @@ func (x *Connected) String() string {
 func (*Connected) ProtoMessage() {}
 
 func (x *Connected) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_sealcast_proto_msgTypes[8]
+	mi := &file_wire_sealcast_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -769,7 +1025,7 @@ func (x *Connected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Connected.ProtoReflect.Descriptor instead.
 func (*Connected) Descriptor() ([]byte, []int) {
-	return file_wire_sealcast_proto_rawDescGZIP(), []int{8}
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Connected) GetSession() string {
@@ -842,6 +1098,13 @@ func (x *Connected) GetTicketLifetimeS() uint32 {
 	return 0
 }
 
+func (x *Connected) GetExpiresAtS() uint64 {
+	if x != nil {
+		return x.ExpiresAtS
+	}
+	return 0
+}
+
 func (x *Connected) GetDictionary() []byte {
 	if x != nil {
 		return x.Dictionary
@@ -851,16 +1114,17 @@ func (x *Connected) GetDictionary() []byte {
 
 // Limits are what the gateway takes from this session.
 type Limits struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	MessageBytes  uint32                 `protobuf:"varint,1,opt,name=message_bytes,json=messageBytes,proto3" json:"message_bytes,omitempty"` // plaintext of one record to the gateway
-	Subscriptions uint32                 `protobuf:"varint,2,opt,name=subscriptions,proto3" json:"subscriptions,omitempty"`                   // filters held at a time
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	MessageBytes      uint32                 `protobuf:"varint,1,opt,name=message_bytes,json=messageBytes,proto3" json:"message_bytes,omitempty"`                  // plaintext of one record to the gateway
+	Subscriptions     uint32                 `protobuf:"varint,2,opt,name=subscriptions,proto3" json:"subscriptions,omitempty"`                                    // filters held at a time
+	MessagesPerSecond uint32                 `protobuf:"varint,3,opt,name=messages_per_second,json=messagesPerSecond,proto3" json:"messages_per_second,omitempty"` // over a few seconds; 0: no bound
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_wire_sealcast_proto_msgTypes[9]
+	mi := &file_wire_sealcast_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -872,7 +1136,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_sealcast_proto_msgTypes[9]
+	mi := &file_wire_sealcast_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -885,7 +1149,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_wire_sealcast_proto_rawDescGZIP(), []int{9}
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Limits) GetMessageBytes() uint32 {
@@ -902,6 +1166,13 @@ func (x *Limits) GetSubscriptions() uint32 {
 	return 0
 }
 
+func (x *Limits) GetMessagesPerSecond() uint32 {
+	if x != nil {
+		return x.MessagesPerSecond
+	}
+	return 0
+}
+
 // Subscribed answers Subscribe once the source has confirmed every accepted filter.
 type Subscribed struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -914,7 +1185,7 @@ type Subscribed struct {
 
 func (x *Subscribed) Reset() {
 	*x = Subscribed{}
-	mi := &file_wire_sealcast_proto_msgTypes[10]
+	mi := &file_wire_sealcast_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -926,7 +1197,7 @@ func (x *Subscribed) String() string {
 func (*Subscribed) ProtoMessage() {}
 
 func (x *Subscribed) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_sealcast_proto_msgTypes[10]
+	mi := &file_wire_sealcast_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -939,7 +1210,7 @@ func (x *Subscribed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subscribed.ProtoReflect.Descriptor instead.
 func (*Subscribed) Descriptor() ([]byte, []int) {
-	return file_wire_sealcast_proto_rawDescGZIP(), []int{10}
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Subscribed) GetId() uint32 {
@@ -973,7 +1244,7 @@ type Unsubscribed struct {
 
 func (x *Unsubscribed) Reset() {
 	*x = Unsubscribed{}
-	mi := &file_wire_sealcast_proto_msgTypes[11]
+	mi := &file_wire_sealcast_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -985,7 +1256,7 @@ func (x *Unsubscribed) String() string {
 func (*Unsubscribed) ProtoMessage() {}
 
 func (x *Unsubscribed) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_sealcast_proto_msgTypes[11]
+	mi := &file_wire_sealcast_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -998,7 +1269,7 @@ func (x *Unsubscribed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unsubscribed.ProtoReflect.Descriptor instead.
 func (*Unsubscribed) Descriptor() ([]byte, []int) {
-	return file_wire_sealcast_proto_rawDescGZIP(), []int{11}
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Unsubscribed) GetId() uint32 {
@@ -1025,7 +1296,7 @@ type Topics struct {
 
 func (x *Topics) Reset() {
 	*x = Topics{}
-	mi := &file_wire_sealcast_proto_msgTypes[12]
+	mi := &file_wire_sealcast_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1037,7 +1308,7 @@ func (x *Topics) String() string {
 func (*Topics) ProtoMessage() {}
 
 func (x *Topics) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_sealcast_proto_msgTypes[12]
+	mi := &file_wire_sealcast_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1050,7 +1321,7 @@ func (x *Topics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Topics.ProtoReflect.Descriptor instead.
 func (*Topics) Descriptor() ([]byte, []int) {
-	return file_wire_sealcast_proto_rawDescGZIP(), []int{12}
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Topics) GetTopics() []*TopicState {
@@ -1074,7 +1345,7 @@ type TopicState struct {
 
 func (x *TopicState) Reset() {
 	*x = TopicState{}
-	mi := &file_wire_sealcast_proto_msgTypes[13]
+	mi := &file_wire_sealcast_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1086,7 +1357,7 @@ func (x *TopicState) String() string {
 func (*TopicState) ProtoMessage() {}
 
 func (x *TopicState) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_sealcast_proto_msgTypes[13]
+	mi := &file_wire_sealcast_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1099,7 +1370,7 @@ func (x *TopicState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopicState.ProtoReflect.Descriptor instead.
 func (*TopicState) Descriptor() ([]byte, []int) {
-	return file_wire_sealcast_proto_rawDescGZIP(), []int{13}
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TopicState) GetNumber() uint32 {
@@ -1147,7 +1418,7 @@ type Snapshot struct {
 
 func (x *Snapshot) Reset() {
 	*x = Snapshot{}
-	mi := &file_wire_sealcast_proto_msgTypes[14]
+	mi := &file_wire_sealcast_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1159,7 +1430,7 @@ func (x *Snapshot) String() string {
 func (*Snapshot) ProtoMessage() {}
 
 func (x *Snapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_sealcast_proto_msgTypes[14]
+	mi := &file_wire_sealcast_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1172,7 +1443,7 @@ func (x *Snapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
 func (*Snapshot) Descriptor() ([]byte, []int) {
-	return file_wire_sealcast_proto_rawDescGZIP(), []int{14}
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Snapshot) GetValues() []*Value {
@@ -1197,7 +1468,7 @@ type Value struct {
 
 func (x *Value) Reset() {
 	*x = Value{}
-	mi := &file_wire_sealcast_proto_msgTypes[15]
+	mi := &file_wire_sealcast_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1209,7 +1480,7 @@ func (x *Value) String() string {
 func (*Value) ProtoMessage() {}
 
 func (x *Value) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_sealcast_proto_msgTypes[15]
+	mi := &file_wire_sealcast_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1222,7 +1493,7 @@ func (x *Value) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Value.ProtoReflect.Descriptor instead.
 func (*Value) Descriptor() ([]byte, []int) {
-	return file_wire_sealcast_proto_rawDescGZIP(), []int{15}
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Value) GetTopic() uint32 {
@@ -1274,13 +1545,14 @@ type Batch struct {
 	BaseUs        uint64                 `protobuf:"fixed64,1,opt,name=base_us,json=baseUs,proto3" json:"base_us,omitempty"` // time of receipt, microseconds since the Unix epoch, to which dt is added
 	Heads         []*Head                `protobuf:"bytes,2,rep,name=heads,proto3" json:"heads,omitempty"`
 	Payloads      []byte                 `protobuf:"bytes,3,opt,name=payloads,proto3" json:"payloads,omitempty"` // the ticks' payloads, joined in the order of their heads
+	Cursor        []byte                 `protobuf:"bytes,4,opt,name=cursor,proto3" json:"cursor,omitempty"`     // with a source of streams: where to go on after this batch; opaque
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Batch) Reset() {
 	*x = Batch{}
-	mi := &file_wire_sealcast_proto_msgTypes[16]
+	mi := &file_wire_sealcast_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1292,7 +1564,7 @@ func (x *Batch) String() string {
 func (*Batch) ProtoMessage() {}
 
 func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_sealcast_proto_msgTypes[16]
+	mi := &file_wire_sealcast_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1305,7 +1577,7 @@ func (x *Batch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batch.ProtoReflect.Descriptor instead.
 func (*Batch) Descriptor() ([]byte, []int) {
-	return file_wire_sealcast_proto_rawDescGZIP(), []int{16}
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Batch) GetBaseUs() uint64 {
@@ -1329,6 +1601,13 @@ func (x *Batch) GetPayloads() []byte {
 	return nil
 }
 
+func (x *Batch) GetCursor() []byte {
+	if x != nil {
+		return x.Cursor
+	}
+	return nil
+}
+
 // Head describes one tick, or one reset of a topic's sequence.
 type Head struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1344,7 +1623,7 @@ type Head struct {
 
 func (x *Head) Reset() {
 	*x = Head{}
-	mi := &file_wire_sealcast_proto_msgTypes[17]
+	mi := &file_wire_sealcast_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1356,7 +1635,7 @@ func (x *Head) String() string {
 func (*Head) ProtoMessage() {}
 
 func (x *Head) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_sealcast_proto_msgTypes[17]
+	mi := &file_wire_sealcast_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1369,7 +1648,7 @@ func (x *Head) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Head.ProtoReflect.Descriptor instead.
 func (*Head) Descriptor() ([]byte, []int) {
-	return file_wire_sealcast_proto_rawDescGZIP(), []int{17}
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Head) GetTopic() uint32 {
@@ -1425,7 +1704,7 @@ type Reset struct {
 
 func (x *Reset) Reset() {
 	*x = Reset{}
-	mi := &file_wire_sealcast_proto_msgTypes[18]
+	mi := &file_wire_sealcast_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1437,7 +1716,7 @@ func (x *Reset) String() string {
 func (*Reset) ProtoMessage() {}
 
 func (x *Reset) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_sealcast_proto_msgTypes[18]
+	mi := &file_wire_sealcast_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1450,7 +1729,7 @@ func (x *Reset) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reset.ProtoReflect.Descriptor instead.
 func (*Reset) Descriptor() ([]byte, []int) {
-	return file_wire_sealcast_proto_rawDescGZIP(), []int{18}
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Reset) GetEpoch() uint64 {
@@ -1478,13 +1757,15 @@ func (x *Reset) GetCause() Cause {
 type Heartbeat struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	TimeUs        uint64                 `protobuf:"varint,1,opt,name=time_us,json=timeUs,proto3" json:"time_us,omitempty"` // the gateway's clock, microseconds since the Unix epoch
+	Heads         []*TopicHead           `protobuf:"bytes,2,rep,name=heads,proto3" json:"heads,omitempty"`                  // of topics that went on since the last heartbeat
+	Cursor        []byte                 `protobuf:"bytes,3,opt,name=cursor,proto3" json:"cursor,omitempty"`                // as in Batch
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_wire_sealcast_proto_msgTypes[19]
+	mi := &file_wire_sealcast_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1496,7 +1777,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_sealcast_proto_msgTypes[19]
+	mi := &file_wire_sealcast_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1509,12 +1790,477 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_wire_sealcast_proto_rawDescGZIP(), []int{19}
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Heartbeat) GetTimeUs() uint64 {
 	if x != nil {
 		return x.TimeUs
+	}
+	return 0
+}
+
+func (x *Heartbeat) GetHeads() []*TopicHead {
+	if x != nil {
+		return x.Heads
+	}
+	return nil
+}
+
+func (x *Heartbeat) GetCursor() []byte {
+	if x != nil {
+		return x.Cursor
+	}
+	return nil
+}
+
+// TopicHead says up to which tick a topic has been sent, merged or told as a gap.
+type TopicHead struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Topic         uint32                 `protobuf:"varint,1,opt,name=topic,proto3" json:"topic,omitempty"`
+	Seq           uint64                 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TopicHead) Reset() {
+	*x = TopicHead{}
+	mi := &file_wire_sealcast_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TopicHead) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TopicHead) ProtoMessage() {}
+
+func (x *TopicHead) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_sealcast_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TopicHead.ProtoReflect.Descriptor instead.
+func (*TopicHead) Descriptor() ([]byte, []int) {
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *TopicHead) GetTopic() uint32 {
+	if x != nil {
+		return x.Topic
+	}
+	return 0
+}
+
+func (x *TopicHead) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+// Gap tells that ticks of a topic will not come. What follows goes on behind it.
+type Gap struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Topic         uint32                 `protobuf:"varint,1,opt,name=topic,proto3" json:"topic,omitempty"`
+	Epoch         uint64                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	From          uint64                 `protobuf:"varint,3,opt,name=from,proto3" json:"from,omitempty"` // the first
+	To            uint64                 `protobuf:"varint,4,opt,name=to,proto3" json:"to,omitempty"`     // the last
+	Cause         Cause                  `protobuf:"varint,5,opt,name=cause,proto3,enum=sealcast.v1.Cause" json:"cause,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Gap) Reset() {
+	*x = Gap{}
+	mi := &file_wire_sealcast_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Gap) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Gap) ProtoMessage() {}
+
+func (x *Gap) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_sealcast_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Gap.ProtoReflect.Descriptor instead.
+func (*Gap) Descriptor() ([]byte, []int) {
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *Gap) GetTopic() uint32 {
+	if x != nil {
+		return x.Topic
+	}
+	return 0
+}
+
+func (x *Gap) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *Gap) GetFrom() uint64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *Gap) GetTo() uint64 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
+func (x *Gap) GetCause() Cause {
+	if x != nil {
+		return x.Cause
+	}
+	return Cause_CAUSE_UNSPECIFIED
+}
+
+// Notice tells the client what happens to its session; nothing need be done about it.
+type Notice struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          Notice_Kind            `protobuf:"varint,1,opt,name=kind,proto3,enum=sealcast.v1.Notice_Kind" json:"kind,omitempty"`
+	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	Merged        uint64                 `protobuf:"varint,3,opt,name=merged,proto3" json:"merged,omitempty"`                             // ticks merged into newer ones since KIND_SLOW
+	Dropped       uint64                 `protobuf:"varint,4,opt,name=dropped,proto3" json:"dropped,omitempty"`                           // ticks told as Gap since KIND_SLOW
+	ExpiresAtS    uint64                 `protobuf:"varint,5,opt,name=expires_at_s,json=expiresAtS,proto3" json:"expires_at_s,omitempty"` // of KIND_TOKEN_EXPIRES, Unix seconds
+	Topics        []uint32               `protobuf:"varint,6,rep,packed,name=topics,proto3" json:"topics,omitempty"`                      // of KIND_SOURCE_LOST and KIND_SOURCE_BACK; empty: all
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Notice) Reset() {
+	*x = Notice{}
+	mi := &file_wire_sealcast_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Notice) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Notice) ProtoMessage() {}
+
+func (x *Notice) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_sealcast_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Notice.ProtoReflect.Descriptor instead.
+func (*Notice) Descriptor() ([]byte, []int) {
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *Notice) GetKind() Notice_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return Notice_KIND_UNSPECIFIED
+}
+
+func (x *Notice) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *Notice) GetMerged() uint64 {
+	if x != nil {
+		return x.Merged
+	}
+	return 0
+}
+
+func (x *Notice) GetDropped() uint64 {
+	if x != nil {
+		return x.Dropped
+	}
+	return 0
+}
+
+func (x *Notice) GetExpiresAtS() uint64 {
+	if x != nil {
+		return x.ExpiresAtS
+	}
+	return 0
+}
+
+func (x *Notice) GetTopics() []uint32 {
+	if x != nil {
+		return x.Topics
+	}
+	return nil
+}
+
+// GroupKey lets the session open group records.
+type GroupKey struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            uint32                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Secret        []byte                 `protobuf:"bytes,2,opt,name=secret,proto3" json:"secret,omitempty"`                               // 32 bytes, from which key and IV are derived
+	Suite         string                 `protobuf:"bytes,3,opt,name=suite,proto3" json:"suite,omitempty"`                                 // by its name
+	NextCounter   uint64                 `protobuf:"varint,4,opt,name=next_counter,json=nextCounter,proto3" json:"next_counter,omitempty"` // of the first group record that is the session's
+	Chain         []byte                 `protobuf:"bytes,5,opt,name=chain,proto3" json:"chain,omitempty"`                                 // 32 bytes: the chain before that record
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GroupKey) Reset() {
+	*x = GroupKey{}
+	mi := &file_wire_sealcast_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GroupKey) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GroupKey) ProtoMessage() {}
+
+func (x *GroupKey) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_sealcast_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GroupKey.ProtoReflect.Descriptor instead.
+func (*GroupKey) Descriptor() ([]byte, []int) {
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *GroupKey) GetId() uint32 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *GroupKey) GetSecret() []byte {
+	if x != nil {
+		return x.Secret
+	}
+	return nil
+}
+
+func (x *GroupKey) GetSuite() string {
+	if x != nil {
+		return x.Suite
+	}
+	return ""
+}
+
+func (x *GroupKey) GetNextCounter() uint64 {
+	if x != nil {
+		return x.NextCounter
+	}
+	return 0
+}
+
+func (x *GroupKey) GetChain() []byte {
+	if x != nil {
+		return x.Chain
+	}
+	return nil
+}
+
+// GroupMark says what the session has been sent of a group so far.
+type GroupMark struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            uint32                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Counter       uint64                 `protobuf:"varint,2,opt,name=counter,proto3" json:"counter,omitempty"` // of the next group record
+	Chain         []byte                 `protobuf:"bytes,3,opt,name=chain,proto3" json:"chain,omitempty"`      // 32 bytes: the chain before it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GroupMark) Reset() {
+	*x = GroupMark{}
+	mi := &file_wire_sealcast_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GroupMark) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GroupMark) ProtoMessage() {}
+
+func (x *GroupMark) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_sealcast_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GroupMark.ProtoReflect.Descriptor instead.
+func (*GroupMark) Descriptor() ([]byte, []int) {
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *GroupMark) GetId() uint32 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *GroupMark) GetCounter() uint64 {
+	if x != nil {
+		return x.Counter
+	}
+	return 0
+}
+
+func (x *GroupMark) GetChain() []byte {
+	if x != nil {
+		return x.Chain
+	}
+	return nil
+}
+
+// GroupLeave takes the session out of a group: no more of its records are the session's.
+type GroupLeave struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            uint32                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GroupLeave) Reset() {
+	*x = GroupLeave{}
+	mi := &file_wire_sealcast_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GroupLeave) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GroupLeave) ProtoMessage() {}
+
+func (x *GroupLeave) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_sealcast_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GroupLeave.ProtoReflect.Descriptor instead.
+func (*GroupLeave) Descriptor() ([]byte, []int) {
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *GroupLeave) GetId() uint32 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+// Refreshed answers Refresh.
+type Refreshed struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            uint32                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	ExpiresAtS    uint64                 `protobuf:"varint,2,opt,name=expires_at_s,json=expiresAtS,proto3" json:"expires_at_s,omitempty"` // of the new token; 0: never
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Refreshed) Reset() {
+	*x = Refreshed{}
+	mi := &file_wire_sealcast_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Refreshed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Refreshed) ProtoMessage() {}
+
+func (x *Refreshed) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_sealcast_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Refreshed.ProtoReflect.Descriptor instead.
+func (*Refreshed) Descriptor() ([]byte, []int) {
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *Refreshed) GetId() uint32 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *Refreshed) GetExpiresAtS() uint64 {
+	if x != nil {
+		return x.ExpiresAtS
 	}
 	return 0
 }
@@ -1532,7 +2278,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_wire_sealcast_proto_msgTypes[20]
+	mi := &file_wire_sealcast_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1544,7 +2290,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_sealcast_proto_msgTypes[20]
+	mi := &file_wire_sealcast_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1557,7 +2303,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_wire_sealcast_proto_rawDescGZIP(), []int{20}
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Error) GetId() uint32 {
@@ -1597,7 +2343,7 @@ type Pong struct {
 
 func (x *Pong) Reset() {
 	*x = Pong{}
-	mi := &file_wire_sealcast_proto_msgTypes[21]
+	mi := &file_wire_sealcast_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1609,7 +2355,7 @@ func (x *Pong) String() string {
 func (*Pong) ProtoMessage() {}
 
 func (x *Pong) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_sealcast_proto_msgTypes[21]
+	mi := &file_wire_sealcast_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1622,7 +2368,7 @@ func (x *Pong) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pong.ProtoReflect.Descriptor instead.
 func (*Pong) Descriptor() ([]byte, []int) {
-	return file_wire_sealcast_proto_rawDescGZIP(), []int{21}
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Pong) GetId() uint64 {
@@ -1644,7 +2390,7 @@ type Goodbye struct {
 
 func (x *Goodbye) Reset() {
 	*x = Goodbye{}
-	mi := &file_wire_sealcast_proto_msgTypes[22]
+	mi := &file_wire_sealcast_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1656,7 +2402,7 @@ func (x *Goodbye) String() string {
 func (*Goodbye) ProtoMessage() {}
 
 func (x *Goodbye) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_sealcast_proto_msgTypes[22]
+	mi := &file_wire_sealcast_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1669,7 +2415,7 @@ func (x *Goodbye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
 func (*Goodbye) Descriptor() ([]byte, []int) {
-	return file_wire_sealcast_proto_rawDescGZIP(), []int{22}
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Goodbye) GetCode() uint32 {
@@ -1697,11 +2443,12 @@ var File_wire_sealcast_proto protoreflect.FileDescriptor
 
 const file_wire_sealcast_proto_rawDesc = "" +
 	"\n" +
-	"\x13wire/sealcast.proto\x12\vsealcast.v1\"\xe9\x01\n" +
+	"\x13wire/sealcast.proto\x12\vsealcast.v1\"\x9b\x02\n" +
 	"\vClientFrame\x120\n" +
 	"\aconnect\x18\x01 \x01(\v2\x14.sealcast.v1.ConnectH\x00R\aconnect\x126\n" +
 	"\tsubscribe\x18\x02 \x01(\v2\x16.sealcast.v1.SubscribeH\x00R\tsubscribe\x12<\n" +
-	"\vunsubscribe\x18\x03 \x01(\v2\x18.sealcast.v1.UnsubscribeH\x00R\vunsubscribe\x12'\n" +
+	"\vunsubscribe\x18\x03 \x01(\v2\x18.sealcast.v1.UnsubscribeH\x00R\vunsubscribe\x120\n" +
+	"\arefresh\x18\x04 \x01(\v2\x14.sealcast.v1.RefreshH\x00R\arefresh\x12'\n" +
 	"\x04ping\x18\x05 \x01(\v2\x11.sealcast.v1.PingH\x00R\x04pingB\t\n" +
 	"\amessage\"\x7f\n" +
 	"\aConnect\x12\x14\n" +
@@ -1709,22 +2456,29 @@ const file_wire_sealcast_proto_rawDesc = "" +
 	"\x06codecs\x18\x02 \x03(\rR\x06codecs\x12\x1f\n" +
 	"\vclient_name\x18\x03 \x01(\tR\n" +
 	"clientName\x12%\n" +
-	"\x0eclient_version\x18\x04 \x01(\tR\rclientVersion\"\x89\x01\n" +
+	"\x0eclient_version\x18\x04 \x01(\tR\rclientVersion\"\xa1\x01\n" +
 	"\tSubscribe\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12?\n" +
 	"\rsubscriptions\x18\x02 \x03(\v2\x19.sealcast.v1.SubscriptionR\rsubscriptions\x12+\n" +
-	"\x05since\x18\x03 \x03(\v2\x15.sealcast.v1.PositionR\x05since\"H\n" +
+	"\x05since\x18\x03 \x03(\v2\x15.sealcast.v1.PositionR\x05since\x12\x16\n" +
+	"\x06cursor\x18\x04 \x01(\fR\x06cursor\"H\n" +
 	"\bPosition\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x10\n" +
-	"\x03seq\x18\x03 \x01(\x04R\x03seq\"&\n" +
+	"\x03seq\x18\x03 \x01(\x04R\x03seq\"_\n" +
 	"\fSubscription\x12\x16\n" +
-	"\x06filter\x18\x01 \x01(\tR\x06filter\"7\n" +
+	"\x06filter\x18\x01 \x01(\tR\x06filter\x12\x19\n" +
+	"\bmax_rate\x18\x02 \x01(\x01R\amaxRate\x12\x1c\n" +
+	"\n" +
+	"max_age_ms\x18\x03 \x01(\rR\bmaxAgeMs\"7\n" +
 	"\vUnsubscribe\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12\x18\n" +
-	"\afilters\x18\x02 \x03(\tR\afilters\"\x16\n" +
+	"\afilters\x18\x02 \x03(\tR\afilters\"/\n" +
+	"\aRefresh\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\rR\x02id\x12\x14\n" +
+	"\x05token\x18\x02 \x01(\tR\x05token\"\x16\n" +
 	"\x04Ping\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\x04R\x02id\"\xe9\x03\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\"\xa1\x06\n" +
 	"\vServerFrame\x126\n" +
 	"\tconnected\x18\x10 \x01(\v2\x16.sealcast.v1.ConnectedH\x00R\tconnected\x129\n" +
 	"\n" +
@@ -1733,11 +2487,19 @@ const file_wire_sealcast_proto_rawDesc = "" +
 	"\funsubscribed\x18\x12 \x01(\v2\x19.sealcast.v1.UnsubscribedH\x00R\funsubscribed\x12-\n" +
 	"\x06topics\x18\x13 \x01(\v2\x13.sealcast.v1.TopicsH\x00R\x06topics\x123\n" +
 	"\bsnapshot\x18\x14 \x01(\v2\x15.sealcast.v1.SnapshotH\x00R\bsnapshot\x12*\n" +
-	"\x05batch\x18\x15 \x01(\v2\x12.sealcast.v1.BatchH\x00R\x05batch\x126\n" +
-	"\theartbeat\x18\x18 \x01(\v2\x16.sealcast.v1.HeartbeatH\x00R\theartbeat\x12*\n" +
+	"\x05batch\x18\x15 \x01(\v2\x12.sealcast.v1.BatchH\x00R\x05batch\x12$\n" +
+	"\x03gap\x18\x16 \x01(\v2\x10.sealcast.v1.GapH\x00R\x03gap\x12-\n" +
+	"\x06notice\x18\x17 \x01(\v2\x13.sealcast.v1.NoticeH\x00R\x06notice\x126\n" +
+	"\theartbeat\x18\x18 \x01(\v2\x16.sealcast.v1.HeartbeatH\x00R\theartbeat\x124\n" +
+	"\tgroup_key\x18\x19 \x01(\v2\x15.sealcast.v1.GroupKeyH\x00R\bgroupKey\x127\n" +
+	"\n" +
+	"group_mark\x18\x1a \x01(\v2\x16.sealcast.v1.GroupMarkH\x00R\tgroupMark\x12:\n" +
+	"\vgroup_leave\x18\x1b \x01(\v2\x17.sealcast.v1.GroupLeaveH\x00R\n" +
+	"groupLeave\x12*\n" +
 	"\x05error\x18\x1c \x01(\v2\x12.sealcast.v1.ErrorH\x00R\x05error\x12'\n" +
-	"\x04pong\x18\x1d \x01(\v2\x11.sealcast.v1.PongH\x00R\x04pongB\t\n" +
-	"\amessage\"\x83\x03\n" +
+	"\x04pong\x18\x1d \x01(\v2\x11.sealcast.v1.PongH\x00R\x04pong\x126\n" +
+	"\trefreshed\x18\x1e \x01(\v2\x16.sealcast.v1.RefreshedH\x00R\trefreshedB\t\n" +
+	"\amessage\"\xa5\x03\n" +
 	"\tConnected\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x14\n" +
@@ -1749,13 +2511,16 @@ const file_wire_sealcast_proto_rawDesc = "" +
 	"\x06ticket\x18\b \x01(\fR\x06ticket\x12!\n" +
 	"\fticket_nonce\x18\t \x01(\fR\vticketNonce\x12*\n" +
 	"\x11ticket_lifetime_s\x18\n" +
-	" \x01(\rR\x0fticketLifetimeS\x12\x1e\n" +
+	" \x01(\rR\x0fticketLifetimeS\x12 \n" +
+	"\fexpires_at_s\x18\v \x01(\x04R\n" +
+	"expiresAtS\x12\x1e\n" +
 	"\n" +
 	"dictionary\x18\f \x01(\fR\n" +
-	"dictionary\"S\n" +
+	"dictionary\"\x83\x01\n" +
 	"\x06Limits\x12#\n" +
 	"\rmessage_bytes\x18\x01 \x01(\rR\fmessageBytes\x12$\n" +
-	"\rsubscriptions\x18\x02 \x01(\rR\rsubscriptions\"g\n" +
+	"\rsubscriptions\x18\x02 \x01(\rR\rsubscriptions\x12.\n" +
+	"\x13messages_per_second\x18\x03 \x01(\rR\x11messagesPerSecond\"g\n" +
 	"\n" +
 	"Subscribed\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12\x18\n" +
@@ -1781,11 +2546,12 @@ const file_wire_sealcast_proto_rawDesc = "" +
 	"\x03seq\x18\x03 \x01(\x04R\x03seq\x12\x17\n" +
 	"\atime_us\x18\x04 \x01(\x06R\x06timeUs\x12\x18\n" +
 	"\apayload\x18\x05 \x01(\fR\apayload\x12\x14\n" +
-	"\x05stale\x18\x06 \x01(\bR\x05stale\"e\n" +
+	"\x05stale\x18\x06 \x01(\bR\x05stale\"}\n" +
 	"\x05Batch\x12\x17\n" +
 	"\abase_us\x18\x01 \x01(\x06R\x06baseUs\x12'\n" +
 	"\x05heads\x18\x02 \x03(\v2\x11.sealcast.v1.HeadR\x05heads\x12\x1a\n" +
-	"\bpayloads\x18\x03 \x01(\fR\bpayloads\"\x96\x01\n" +
+	"\bpayloads\x18\x03 \x01(\fR\bpayloads\x12\x16\n" +
+	"\x06cursor\x18\x04 \x01(\fR\x06cursor\"\x96\x01\n" +
 	"\x04Head\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\rR\x05topic\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x12\n" +
@@ -1796,9 +2562,52 @@ const file_wire_sealcast_proto_rawDesc = "" +
 	"\x05Reset\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x19\n" +
 	"\bnext_seq\x18\x02 \x01(\x04R\anextSeq\x12(\n" +
-	"\x05cause\x18\x03 \x01(\x0e2\x12.sealcast.v1.CauseR\x05cause\"$\n" +
+	"\x05cause\x18\x03 \x01(\x0e2\x12.sealcast.v1.CauseR\x05cause\"j\n" +
 	"\tHeartbeat\x12\x17\n" +
-	"\atime_us\x18\x01 \x01(\x04R\x06timeUs\"W\n" +
+	"\atime_us\x18\x01 \x01(\x04R\x06timeUs\x12,\n" +
+	"\x05heads\x18\x02 \x03(\v2\x16.sealcast.v1.TopicHeadR\x05heads\x12\x16\n" +
+	"\x06cursor\x18\x03 \x01(\fR\x06cursor\"3\n" +
+	"\tTopicHead\x12\x14\n" +
+	"\x05topic\x18\x01 \x01(\rR\x05topic\x12\x10\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\x7f\n" +
+	"\x03Gap\x12\x14\n" +
+	"\x05topic\x18\x01 \x01(\rR\x05topic\x12\x14\n" +
+	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x12\n" +
+	"\x04from\x18\x03 \x01(\x04R\x04from\x12\x0e\n" +
+	"\x02to\x18\x04 \x01(\x04R\x02to\x12(\n" +
+	"\x05cause\x18\x05 \x01(\x0e2\x12.sealcast.v1.CauseR\x05cause\"\xbc\x02\n" +
+	"\x06Notice\x12,\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x18.sealcast.v1.Notice.KindR\x04kind\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\x12\x16\n" +
+	"\x06merged\x18\x03 \x01(\x04R\x06merged\x12\x18\n" +
+	"\adropped\x18\x04 \x01(\x04R\adropped\x12 \n" +
+	"\fexpires_at_s\x18\x05 \x01(\x04R\n" +
+	"expiresAtS\x12\x16\n" +
+	"\x06topics\x18\x06 \x03(\rR\x06topics\"\x83\x01\n" +
+	"\x04Kind\x12\x14\n" +
+	"\x10KIND_UNSPECIFIED\x10\x00\x12\r\n" +
+	"\tKIND_SLOW\x10\x01\x12\x12\n" +
+	"\x0eKIND_CAUGHT_UP\x10\x02\x12\x14\n" +
+	"\x10KIND_SOURCE_LOST\x10\x03\x12\x14\n" +
+	"\x10KIND_SOURCE_BACK\x10\x04\x12\x16\n" +
+	"\x12KIND_TOKEN_EXPIRES\x10\x05\"\x81\x01\n" +
+	"\bGroupKey\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\rR\x02id\x12\x16\n" +
+	"\x06secret\x18\x02 \x01(\fR\x06secret\x12\x14\n" +
+	"\x05suite\x18\x03 \x01(\tR\x05suite\x12!\n" +
+	"\fnext_counter\x18\x04 \x01(\x04R\vnextCounter\x12\x14\n" +
+	"\x05chain\x18\x05 \x01(\fR\x05chain\"K\n" +
+	"\tGroupMark\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\rR\x02id\x12\x18\n" +
+	"\acounter\x18\x02 \x01(\x04R\acounter\x12\x14\n" +
+	"\x05chain\x18\x03 \x01(\fR\x05chain\"\x1c\n" +
+	"\n" +
+	"GroupLeave\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\rR\x02id\"=\n" +
+	"\tRefreshed\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\rR\x02id\x12 \n" +
+	"\fexpires_at_s\x18\x02 \x01(\x04R\n" +
+	"expiresAtS\"W\n" +
 	"\x05Error\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\rR\x04code\x12\x12\n" +
@@ -1809,13 +2618,15 @@ const file_wire_sealcast_proto_rawDesc = "" +
 	"\aGoodbye\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\rR\x04code\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12,\n" +
-	"\x12reconnect_after_ms\x18\x03 \x01(\rR\x10reconnectAfterMs*}\n" +
+	"\x12reconnect_after_ms\x18\x03 \x01(\rR\x10reconnectAfterMs*\xa4\x01\n" +
 	"\x05Cause\x12\x15\n" +
 	"\x11CAUSE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11CAUSE_SOURCE_LOST\x10\x01\x12\x19\n" +
 	"\x15CAUSE_SOURCE_OVERFLOW\x10\x02\x12\x13\n" +
 	"\x0fCAUSE_OVERSIZED\x10\x03\x12\x16\n" +
-	"\x12CAUSE_RESUBSCRIBED\x10\x04B#Z!github.com/sealcast/sealcast/wireb\x06proto3"
+	"\x12CAUSE_RESUBSCRIBED\x10\x04\x12\x12\n" +
+	"\x0eCAUSE_TOO_SLOW\x10\x05\x12\x11\n" +
+	"\rCAUSE_EXPIRED\x10\x06B#Z!github.com/sealcast/sealcast/wireb\x06proto3"
 
 var (
 	file_wire_sealcast_proto_rawDescOnce sync.Once
@@ -1829,62 +2640,81 @@ func file_wire_sealcast_proto_rawDescGZIP() []byte {
 	return file_wire_sealcast_proto_rawDescData
 }
 
-var file_wire_sealcast_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_wire_sealcast_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_wire_sealcast_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_wire_sealcast_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_wire_sealcast_proto_goTypes = []any{
 	(Cause)(0),           // 0: sealcast.v1.Cause
-	(*ClientFrame)(nil),  // 1: sealcast.v1.ClientFrame
-	(*Connect)(nil),      // 2: sealcast.v1.Connect
-	(*Subscribe)(nil),    // 3: sealcast.v1.Subscribe
-	(*Position)(nil),     // 4: sealcast.v1.Position
-	(*Subscription)(nil), // 5: sealcast.v1.Subscription
-	(*Unsubscribe)(nil),  // 6: sealcast.v1.Unsubscribe
-	(*Ping)(nil),         // 7: sealcast.v1.Ping
-	(*ServerFrame)(nil),  // 8: sealcast.v1.ServerFrame
-	(*Connected)(nil),    // 9: sealcast.v1.Connected
-	(*Limits)(nil),       // 10: sealcast.v1.Limits
-	(*Subscribed)(nil),   // 11: sealcast.v1.Subscribed
-	(*Unsubscribed)(nil), // 12: sealcast.v1.Unsubscribed
-	(*Topics)(nil),       // 13: sealcast.v1.Topics
-	(*TopicState)(nil),   // 14: sealcast.v1.TopicState
-	(*Snapshot)(nil),     // 15: sealcast.v1.Snapshot
-	(*Value)(nil),        // 16: sealcast.v1.Value
-	(*Batch)(nil),        // 17: sealcast.v1.Batch
-	(*Head)(nil),         // 18: sealcast.v1.Head
-	(*Reset)(nil),        // 19: sealcast.v1.Reset
-	(*Heartbeat)(nil),    // 20: sealcast.v1.Heartbeat
-	(*Error)(nil),        // 21: sealcast.v1.Error
-	(*Pong)(nil),         // 22: sealcast.v1.Pong
-	(*Goodbye)(nil),      // 23: sealcast.v1.Goodbye
+	(Notice_Kind)(0),     // 1: sealcast.v1.Notice.Kind
+	(*ClientFrame)(nil),  // 2: sealcast.v1.ClientFrame
+	(*Connect)(nil),      // 3: sealcast.v1.Connect
+	(*Subscribe)(nil),    // 4: sealcast.v1.Subscribe
+	(*Position)(nil),     // 5: sealcast.v1.Position
+	(*Subscription)(nil), // 6: sealcast.v1.Subscription
+	(*Unsubscribe)(nil),  // 7: sealcast.v1.Unsubscribe
+	(*Refresh)(nil),      // 8: sealcast.v1.Refresh
+	(*Ping)(nil),         // 9: sealcast.v1.Ping
+	(*ServerFrame)(nil),  // 10: sealcast.v1.ServerFrame
+	(*Connected)(nil),    // 11: sealcast.v1.Connected
+	(*Limits)(nil),       // 12: sealcast.v1.Limits
+	(*Subscribed)(nil),   // 13: sealcast.v1.Subscribed
+	(*Unsubscribed)(nil), // 14: sealcast.v1.Unsubscribed
+	(*Topics)(nil),       // 15: sealcast.v1.Topics
+	(*TopicState)(nil),   // 16: sealcast.v1.TopicState
+	(*Snapshot)(nil),     // 17: sealcast.v1.Snapshot
+	(*Value)(nil),        // 18: sealcast.v1.Value
+	(*Batch)(nil),        // 19: sealcast.v1.Batch
+	(*Head)(nil),         // 20: sealcast.v1.Head
+	(*Reset)(nil),        // 21: sealcast.v1.Reset
+	(*Heartbeat)(nil),    // 22: sealcast.v1.Heartbeat
+	(*TopicHead)(nil),    // 23: sealcast.v1.TopicHead
+	(*Gap)(nil),          // 24: sealcast.v1.Gap
+	(*Notice)(nil),       // 25: sealcast.v1.Notice
+	(*GroupKey)(nil),     // 26: sealcast.v1.GroupKey
+	(*GroupMark)(nil),    // 27: sealcast.v1.GroupMark
+	(*GroupLeave)(nil),   // 28: sealcast.v1.GroupLeave
+	(*Refreshed)(nil),    // 29: sealcast.v1.Refreshed
+	(*Error)(nil),        // 30: sealcast.v1.Error
+	(*Pong)(nil),         // 31: sealcast.v1.Pong
+	(*Goodbye)(nil),      // 32: sealcast.v1.Goodbye
 }
 var file_wire_sealcast_proto_depIdxs = []int32{
-	2,  // 0: sealcast.v1.ClientFrame.connect:type_name -> sealcast.v1.Connect
-	3,  // 1: sealcast.v1.ClientFrame.subscribe:type_name -> sealcast.v1.Subscribe
-	6,  // 2: sealcast.v1.ClientFrame.unsubscribe:type_name -> sealcast.v1.Unsubscribe
-	7,  // 3: sealcast.v1.ClientFrame.ping:type_name -> sealcast.v1.Ping
-	5,  // 4: sealcast.v1.Subscribe.subscriptions:type_name -> sealcast.v1.Subscription
-	4,  // 5: sealcast.v1.Subscribe.since:type_name -> sealcast.v1.Position
-	9,  // 6: sealcast.v1.ServerFrame.connected:type_name -> sealcast.v1.Connected
-	11, // 7: sealcast.v1.ServerFrame.subscribed:type_name -> sealcast.v1.Subscribed
-	12, // 8: sealcast.v1.ServerFrame.unsubscribed:type_name -> sealcast.v1.Unsubscribed
-	13, // 9: sealcast.v1.ServerFrame.topics:type_name -> sealcast.v1.Topics
-	15, // 10: sealcast.v1.ServerFrame.snapshot:type_name -> sealcast.v1.Snapshot
-	17, // 11: sealcast.v1.ServerFrame.batch:type_name -> sealcast.v1.Batch
-	20, // 12: sealcast.v1.ServerFrame.heartbeat:type_name -> sealcast.v1.Heartbeat
-	21, // 13: sealcast.v1.ServerFrame.error:type_name -> sealcast.v1.Error
-	22, // 14: sealcast.v1.ServerFrame.pong:type_name -> sealcast.v1.Pong
-	10, // 15: sealcast.v1.Connected.limits:type_name -> sealcast.v1.Limits
-	14, // 16: sealcast.v1.Subscribed.topics:type_name -> sealcast.v1.TopicState
-	14, // 17: sealcast.v1.Topics.topics:type_name -> sealcast.v1.TopicState
-	16, // 18: sealcast.v1.Snapshot.values:type_name -> sealcast.v1.Value
-	18, // 19: sealcast.v1.Batch.heads:type_name -> sealcast.v1.Head
-	19, // 20: sealcast.v1.Head.reset:type_name -> sealcast.v1.Reset
-	0,  // 21: sealcast.v1.Reset.cause:type_name -> sealcast.v1.Cause
-	22, // [22:22] is the sub-list for method output_type
-	22, // [22:22] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	3,  // 0: sealcast.v1.ClientFrame.connect:type_name -> sealcast.v1.Connect
+	4,  // 1: sealcast.v1.ClientFrame.subscribe:type_name -> sealcast.v1.Subscribe
+	7,  // 2: sealcast.v1.ClientFrame.unsubscribe:type_name -> sealcast.v1.Unsubscribe
+	8,  // 3: sealcast.v1.ClientFrame.refresh:type_name -> sealcast.v1.Refresh
+	9,  // 4: sealcast.v1.ClientFrame.ping:type_name -> sealcast.v1.Ping
+	6,  // 5: sealcast.v1.Subscribe.subscriptions:type_name -> sealcast.v1.Subscription
+	5,  // 6: sealcast.v1.Subscribe.since:type_name -> sealcast.v1.Position
+	11, // 7: sealcast.v1.ServerFrame.connected:type_name -> sealcast.v1.Connected
+	13, // 8: sealcast.v1.ServerFrame.subscribed:type_name -> sealcast.v1.Subscribed
+	14, // 9: sealcast.v1.ServerFrame.unsubscribed:type_name -> sealcast.v1.Unsubscribed
+	15, // 10: sealcast.v1.ServerFrame.topics:type_name -> sealcast.v1.Topics
+	17, // 11: sealcast.v1.ServerFrame.snapshot:type_name -> sealcast.v1.Snapshot
+	19, // 12: sealcast.v1.ServerFrame.batch:type_name -> sealcast.v1.Batch
+	24, // 13: sealcast.v1.ServerFrame.gap:type_name -> sealcast.v1.Gap
+	25, // 14: sealcast.v1.ServerFrame.notice:type_name -> sealcast.v1.Notice
+	22, // 15: sealcast.v1.ServerFrame.heartbeat:type_name -> sealcast.v1.Heartbeat
+	26, // 16: sealcast.v1.ServerFrame.group_key:type_name -> sealcast.v1.GroupKey
+	27, // 17: sealcast.v1.ServerFrame.group_mark:type_name -> sealcast.v1.GroupMark
+	28, // 18: sealcast.v1.ServerFrame.group_leave:type_name -> sealcast.v1.GroupLeave
+	30, // 19: sealcast.v1.ServerFrame.error:type_name -> sealcast.v1.Error
+	31, // 20: sealcast.v1.ServerFrame.pong:type_name -> sealcast.v1.Pong
+	29, // 21: sealcast.v1.ServerFrame.refreshed:type_name -> sealcast.v1.Refreshed
+	12, // 22: sealcast.v1.Connected.limits:type_name -> sealcast.v1.Limits
+	16, // 23: sealcast.v1.Subscribed.topics:type_name -> sealcast.v1.TopicState
+	16, // 24: sealcast.v1.Topics.topics:type_name -> sealcast.v1.TopicState
+	18, // 25: sealcast.v1.Snapshot.values:type_name -> sealcast.v1.Value
+	20, // 26: sealcast.v1.Batch.heads:type_name -> sealcast.v1.Head
+	21, // 27: sealcast.v1.Head.reset:type_name -> sealcast.v1.Reset
+	0,  // 28: sealcast.v1.Reset.cause:type_name -> sealcast.v1.Cause
+	23, // 29: sealcast.v1.Heartbeat.heads:type_name -> sealcast.v1.TopicHead
+	0,  // 30: sealcast.v1.Gap.cause:type_name -> sealcast.v1.Cause
+	1,  // 31: sealcast.v1.Notice.kind:type_name -> sealcast.v1.Notice.Kind
+	32, // [32:32] is the sub-list for method output_type
+	32, // [32:32] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_wire_sealcast_proto_init() }
@@ -1896,26 +2726,33 @@ func file_wire_sealcast_proto_init() {
 		(*ClientFrame_Connect)(nil),
 		(*ClientFrame_Subscribe)(nil),
 		(*ClientFrame_Unsubscribe)(nil),
+		(*ClientFrame_Refresh)(nil),
 		(*ClientFrame_Ping)(nil),
 	}
-	file_wire_sealcast_proto_msgTypes[7].OneofWrappers = []any{
+	file_wire_sealcast_proto_msgTypes[8].OneofWrappers = []any{
 		(*ServerFrame_Connected)(nil),
 		(*ServerFrame_Subscribed)(nil),
 		(*ServerFrame_Unsubscribed)(nil),
 		(*ServerFrame_Topics)(nil),
 		(*ServerFrame_Snapshot)(nil),
 		(*ServerFrame_Batch)(nil),
+		(*ServerFrame_Gap)(nil),
+		(*ServerFrame_Notice)(nil),
 		(*ServerFrame_Heartbeat)(nil),
+		(*ServerFrame_GroupKey)(nil),
+		(*ServerFrame_GroupMark)(nil),
+		(*ServerFrame_GroupLeave)(nil),
 		(*ServerFrame_Error)(nil),
 		(*ServerFrame_Pong)(nil),
+		(*ServerFrame_Refreshed)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_wire_sealcast_proto_rawDesc), len(file_wire_sealcast_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   23,
+			NumEnums:      2,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
