@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/alicebob/miniredis/v2 v2.40.0
+	github.com/coreos/go-systemd/v22 v22.7.0
 	github.com/emmansun/gmsm v0.44.1
 	github.com/flynn/noise v1.1.0
 	github.com/gobwas/httphead v0.1.0

@@ -58,6 +58,7 @@ const usage = `sealcast is a gateway that sends ticks from Redis to WebSocket cl
   sealcast config show [--config FILE] [--set KEY=VALUE]...  print the settings in force
   sealcast keygen [-o FILE] [--force]                        make a key file, print the public key
   sealcast keygen --ticket [--rotate] [-o FILE] [--force]    make or renew ticket keys, for gateways that share them
+  sealcast health [--live] [--config FILE] [--set KEY=VALUE]...  ask the gateway on this machine whether it is ready
   sealcast version
 
 Settings also come from SEALCAST_KEY_WITH_UNDERSCORES in the environment; --set beats the
@@ -85,14 +86,16 @@ func (a *app) command(args []string) error {
 		return a.config(args)
 	case "keygen":
 		return a.keygen(args)
+	case "health":
+		return a.health(args)
 	case "version":
 		return a.version(args)
 	case "help", "-h", "-help", "--help":
 		return a.print(usage)
 	case "":
-		return misuse("no command given", "one of serve, config, keygen, version; `sealcast help` tells more")
+		return misuse("no command given", "one of serve, config, keygen, health, version; `sealcast help` tells more")
 	}
-	return misuse(fmt.Sprintf("unknown command %q", name), "one of serve, config, keygen, version; `sealcast help` tells more")
+	return misuse(fmt.Sprintf("unknown command %q", name), "one of serve, config, keygen, health, version; `sealcast help` tells more")
 }
 
 func (a *app) version(args []string) error {

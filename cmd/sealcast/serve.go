@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
 	"go.uber.org/zap"
 
 	"github.com/sealcast/sealcast/internal/config"
@@ -89,8 +90,10 @@ func (a *app) runServices(ctx context.Context, s *services) error {
 		if s.redis != nil {
 			_ = a.print(s.welcome(a.program)) // nobody may be looking
 		}
+		s.tellManager(daemon.SdNotifyReady) // it takes connections; whether Redis is there is for /readyz
 		go s.watchReady(ctx)
 		err = s.run(ctx)
+		s.tellManager(daemon.SdNotifyStopping)
 	}
 	s.stop()
 	return err

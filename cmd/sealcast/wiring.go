@@ -186,7 +186,7 @@ Publish one:
 // listener takes all interfaces.
 func reachable(addr net.Addr) string {
 	tcp, ok := addr.(*net.TCPAddr)
-	if ok && tcp.IP.IsUnspecified() {
+	if ok && (tcp.IP == nil || tcp.IP.IsUnspecified()) {
 		return fmt.Sprintf("127.0.0.1:%d", tcp.Port)
 	}
 	return addr.String()
