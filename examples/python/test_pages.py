@@ -40,7 +40,7 @@ class TestProtocolPage(unittest.TestCase):
             elif name == "Ping":
                 for message, number, kind, field, _ in rows(part, 5)[2:]:
                     out[message] = {int(number): (field, kind)}
-            elif name != "Cause":
+            elif name not in ("Cause", "Kind"):
                 out[name] = {int(n): (field, kind.replace(" ", "")) for n, kind, field, _ in rows(part, 4)[2:]}
         return out
 
@@ -51,10 +51,11 @@ class TestProtocolPage(unittest.TestCase):
             fields = re.findall(r"(repeated )?(\w+) (\w+) = (\d+);", body)
             want[name] = {int(number): (field, kind + ("[]" if repeated else "")) for repeated, kind, field, number in fields}
         self.assertEqual(self.tables(), want)
-        causes = re.findall(r"(CAUSE_\w+) = (\d+);", proto)
-        for name, value in causes:
-            self.assertIn(f"| {value} | {name} |", self.page)
-        self.assertEqual({f"CAUSE_{name.upper()}": n for n, name in messages.CAUSES.items()}, {n: int(v) for n, v in causes})
+        for prefix, known in ("CAUSE", messages.CAUSES), ("KIND", messages.NOTICES):
+            values = re.findall(rf"({prefix}_\w+) = (\d+);", proto)
+            for name, value in values:
+                self.assertIn(f"| {value} | {name} |", self.page)
+            self.assertEqual({n: f"{prefix}_{name.upper()}" for n, name in known.items()}, {int(v): n for n, v in values})
 
     def test_client_has_the_tables(self) -> None:
         self.assertEqual(messages.MESSAGES, self.tables())

@@ -8,6 +8,7 @@ that many bytes, 5 is 4 bytes.
 
 from __future__ import annotations
 
+import struct
 from typing import Any, Iterator
 
 from . import ProtocolError
@@ -18,13 +19,15 @@ VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 # a message; [] means repeated.
 MESSAGES: dict[str, dict[int, tuple[str, str]]] = {
     "ClientFrame": {
-        1: ("connect", "Connect"), 2: ("subscribe", "Subscribe"),
-        3: ("unsubscribe", "Unsubscribe"), 5: ("ping", "Ping"),
+        1: ("connect", "Connect"), 2: ("subscribe", "Subscribe"), 3: ("unsubscribe", "Unsubscribe"),
+        4: ("refresh", "Refresh"), 5: ("ping", "Ping"),
     },
     "ServerFrame": {
         16: ("connected", "Connected"), 17: ("subscribed", "Subscribed"), 18: ("unsubscribed", "Unsubscribed"),
-        19: ("topics", "Topics"), 20: ("snapshot", "Snapshot"), 21: ("batch", "Batch"), 24: ("heartbeat", "Heartbeat"),
-        28: ("error", "Error"), 29: ("pong", "Pong"),
+        19: ("topics", "Topics"), 20: ("snapshot", "Snapshot"), 21: ("batch", "Batch"), 22: ("gap", "Gap"),
+        23: ("notice", "Notice"), 24: ("heartbeat", "Heartbeat"), 25: ("group_key", "GroupKey"),
+        26: ("group_mark", "GroupMark"), 27: ("group_leave", "GroupLeave"), 28: ("error", "Error"), 29: ("pong", "Pong"),
+        30: ("refreshed", "Refreshed"),
     },
     "Connect": {
         1: ("token", "string"), 2: ("codecs", "uint32[]"), 3: ("client_name", "string"), 4: ("client_version", "string"),
@@ -33,12 +36,15 @@ MESSAGES: dict[str, dict[int, tuple[str, str]]] = {
         1: ("session", "string"), 2: ("user", "string"), 3: ("codec", "uint32"),
         4: ("heartbeat_interval_ms", "uint32"), 5: ("heartbeat_timeout_ms", "uint32"),
         6: ("limits", "Limits"), 7: ("version", "string"),
-        8: ("ticket", "bytes"), 9: ("ticket_nonce", "bytes"), 10: ("ticket_lifetime_s", "uint32"), 12: ("dictionary", "bytes"),
+        8: ("ticket", "bytes"), 9: ("ticket_nonce", "bytes"), 10: ("ticket_lifetime_s", "uint32"),
+        11: ("expires_at_s", "uint64"), 12: ("dictionary", "bytes"),
     },
-    "Limits": {1: ("message_bytes", "uint32"), 2: ("subscriptions", "uint32")},
-    "Subscribe": {1: ("id", "uint32"), 2: ("subscriptions", "Subscription[]"), 3: ("since", "Position[]")},
+    "Limits": {1: ("message_bytes", "uint32"), 2: ("subscriptions", "uint32"), 3: ("messages_per_second", "uint32")},
+    "Subscribe": {
+        1: ("id", "uint32"), 2: ("subscriptions", "Subscription[]"), 3: ("since", "Position[]"), 4: ("cursor", "bytes"),
+    },
     "Position": {1: ("topic", "string"), 2: ("epoch", "uint64"), 3: ("seq", "uint64")},
-    "Subscription": {1: ("filter", "string")},
+    "Subscription": {1: ("filter", "string"), 2: ("max_rate", "double"), 3: ("max_age_ms", "uint32")},
     "Subscribed": {1: ("id", "uint32"), 2: ("filters", "string[]"), 3: ("topics", "TopicState[]")},
     "Unsubscribe": {1: ("id", "uint32"), 2: ("filters", "string[]")},
     "Unsubscribed": {1: ("id", "uint32"), 2: ("filters", "string[]")},
@@ -52,20 +58,36 @@ MESSAGES: dict[str, dict[int, tuple[str, str]]] = {
         1: ("topic", "uint32"), 2: ("epoch", "uint64"), 3: ("seq", "uint64"),
         4: ("time_us", "fixed64"), 5: ("payload", "bytes"), 6: ("stale", "bool"),
     },
-    "Batch": {1: ("base_us", "fixed64"), 2: ("heads", "Head[]"), 3: ("payloads", "bytes")},
+    "Batch": {1: ("base_us", "fixed64"), 2: ("heads", "Head[]"), 3: ("payloads", "bytes"), 4: ("cursor", "bytes")},
     "Head": {
         1: ("topic", "uint32"), 2: ("seq", "uint64"), 3: ("size", "uint32"),
         4: ("dt", "sint64"), 5: ("skipped", "uint64"), 6: ("reset", "Reset"),
     },
     "Reset": {1: ("epoch", "uint64"), 2: ("next_seq", "uint64"), 3: ("cause", "Cause")},
-    "Heartbeat": {1: ("time_us", "uint64")},
+    "Heartbeat": {1: ("time_us", "uint64"), 2: ("heads", "TopicHead[]"), 3: ("cursor", "bytes")},
+    "TopicHead": {1: ("topic", "uint32"), 2: ("seq", "uint64")},
+    "Gap": {1: ("topic", "uint32"), 2: ("epoch", "uint64"), 3: ("from", "uint64"), 4: ("to", "uint64"), 5: ("cause", "Cause")},
+    "Notice": {
+        1: ("kind", "Kind"), 2: ("text", "string"), 3: ("merged", "uint64"), 4: ("dropped", "uint64"),
+        5: ("expires_at_s", "uint64"), 6: ("topics", "uint32[]"),
+    },
+    "GroupKey": {
+        1: ("id", "uint32"), 2: ("secret", "bytes"), 3: ("suite", "string"), 4: ("next_counter", "uint64"), 5: ("chain", "bytes"),
+    },
+    "GroupMark": {1: ("id", "uint32"), 2: ("counter", "uint64"), 3: ("chain", "bytes")},
+    "GroupLeave": {1: ("id", "uint32")},
+    "Refresh": {1: ("id", "uint32"), 2: ("token", "string")},
+    "Refreshed": {1: ("id", "uint32"), 2: ("expires_at_s", "uint64")},
     "Error": {1: ("id", "uint32"), 2: ("code", "uint32"), 3: ("text", "string"), 4: ("filter", "string")},
     "Ping": {1: ("id", "uint64")},
     "Pong": {1: ("id", "uint64")},
     "Goodbye": {1: ("code", "uint32"), 2: ("text", "string"), 3: ("reconnect_after_ms", "uint32")},
 }
 
-CAUSES = {0: "unspecified", 1: "source_lost", 2: "source_overflow", 3: "oversized", 4: "resubscribed"}
+CAUSES = {
+    0: "unspecified", 1: "source_lost", 2: "source_overflow", 3: "oversized", 4: "resubscribed", 5: "too_slow", 6: "expired",
+}
+NOTICES = {0: "unspecified", 1: "slow", 2: "caught_up", 3: "source_lost", 4: "source_back", 5: "token_expires"}
 
 Message = dict[str, Any]
 
@@ -116,6 +138,8 @@ def field(number: int, kind: str, value: Any) -> bytes:
         return varint(number << 3 | FIXED64) + value.to_bytes(8, "little")
     if kind == "sint64":
         return varint(number << 3 | VARINT) + varint(value << 1 if value >= 0 else -value * 2 - 1)
+    if kind == "double":
+        return varint(number << 3 | FIXED64) + struct.pack("<d", value)
     if isinstance(value, int):
         return varint(number << 3 | VARINT) + varint(value)
     if isinstance(value, str):
@@ -163,7 +187,7 @@ def zero(kind: str) -> Any:
 
 def wire_type_of(kind: str) -> int:
     kind = kind.removesuffix("[]")
-    if kind == "fixed64":
+    if kind in ("fixed64", "double"):
         return FIXED64
     return BYTES if kind in ("string", "bytes") or kind in MESSAGES else VARINT
 
@@ -180,7 +204,9 @@ def convert(kind: str, raw: Any) -> Any:
         return raw >> 1 ^ -(raw & 1)
     if kind == "bool":
         return raw != 0
-    if kind in ("uint32", "Cause"):
+    if kind == "double":
+        return struct.unpack("<d", raw.to_bytes(8, "little"))[0]
+    if kind in ("uint32", "Cause", "Kind"):
         return raw & 0xFFFFFFFF
     return raw
 
