@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 var (
@@ -87,27 +86,13 @@ func (l *link) greet() error {
 }
 
 func (l *link) options(addr string) *redis.Options {
-	o := &redis.Options{
-		Addr:         addr,
-		Username:     l.opt.Username,
-		Password:     l.opt.Password,
-		DB:           l.opt.DB,
-		TLSConfig:    l.opt.TLS,
-		DialTimeout:  l.opt.DialTimeout,
-		ReadTimeout:  l.opt.DialTimeout,
-		WriteTimeout: l.opt.DialTimeout,
-		Protocol:     2, // nothing but answers and messages in the stream
-		MaxRetries:   -1,
-
-		DisableIdentity:          true,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	}
-	dialer := redis.NewDialer(o)
+	o := l.opt.universal().Simple() // with protocol 2: nothing but answers and messages in the stream
+	o.Addr = addr
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if l.conn != nil {
 			return nil, errClosed
 		}
-		c, err := dialer(ctx, network, addr)
+		c, err := l.opt.dial(ctx, network, addr)
 		if err != nil {
 			return nil, err
 		}

@@ -2,7 +2,6 @@ package fanout
 
 import (
 	cryptorand "crypto/rand"
-	"crypto/tls"
 	"math/rand/v2"
 	"time"
 
@@ -35,21 +34,6 @@ type Options struct {
 	Random rand.Source      // epochs and jitter; default ChaCha8 with a seed of the operating system
 }
 
-// Redis says how to reach the source.
-type Redis struct {
-	Addrs    []string // host:port, tried in turn; default 127.0.0.1:6379
-	Username string
-	Password string
-	DB       int
-	TLS      *tls.Config // nil: no TLS
-
-	DialTimeout time.Duration // for connecting and for each answer while connecting; default 3 s
-	PingAfter   time.Duration // silence after which a PING is sent; default 3 s
-	PingTimeout time.Duration // silence after the PING that counts as loss; default 5 s
-	RetryMin    time.Duration // first wait before connecting again, doubling; default 50 ms
-	RetryMax    time.Duration // longest wait; default 1 s
-}
-
 func (o Options) withDefaults() Options {
 	o.Redis = o.Redis.withDefaults()
 	if o.MaxTick <= 0 || o.MaxTick > wire.MaxTick {
@@ -71,18 +55,6 @@ func (o Options) withDefaults() Options {
 		o.Random = rand.NewChaCha8(seed)
 	}
 	return o
-}
-
-func (r Redis) withDefaults() Redis {
-	if len(r.Addrs) == 0 {
-		r.Addrs = []string{"127.0.0.1:6379"}
-	}
-	setDefault(&r.DialTimeout, 3*time.Second)
-	setDefault(&r.PingAfter, 3*time.Second)
-	setDefault(&r.PingTimeout, 5*time.Second)
-	setDefault(&r.RetryMin, 50*time.Millisecond)
-	setDefault(&r.RetryMax, time.Second)
-	return r
 }
 
 func setDefault[T int | time.Duration](v *T, value T) {

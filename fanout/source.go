@@ -28,10 +28,9 @@ func newRedisSource(opt Options, q *queue, st *status) *redisSource {
 
 // run connects, reads until the connection fails, waits and connects again.
 func (s *redisSource) run(ctx context.Context) {
-	addrs := s.opt.Redis.Addrs
 	for turn, failures := 0, 0; ; {
-		addr := addrs[turn%len(addrs)]
-		lived, err := s.serve(ctx, addr)
+		addrs := s.opt.Redis.now().Addrs
+		addr, lived, err := s.serve(ctx, addrs[turn%len(addrs)])
 		if ctx.Err() != nil {
 			return
 		}
@@ -64,11 +63,17 @@ func (s *redisSource) pause(failures int) time.Duration {
 	return p/2 + time.Duration(s.random.Int64N(int64(p/2)+1))
 }
 
-// serve keeps one connection for as long as it lasts; lived tells whether there was one.
-func (s *redisSource) serve(ctx context.Context, addr string) (lived bool, err error) {
+// serve keeps one connection for as long as it lasts; lived tells whether there
+// was one. addr is the next of the settings, server where the connection led.
+func (s *redisSource) serve(ctx context.Context, addr string) (server string, lived bool, err error) {
+	if s.opt.Redis.Topology == Sentinel {
+		if addr, err = s.opt.Redis.findMaster(ctx); err != nil {
+			return "sentinel", false, plain(err)
+		}
+	}
 	l, err := dial(ctx, s.opt.Redis, addr)
 	if err != nil {
-		return false, plain(err)
+		return addr, false, plain(err)
 	}
 	defer l.close()
 	s.begin(l, addr)
@@ -81,7 +86,7 @@ func (s *redisSource) serve(ctx context.Context, addr string) (lived bool, err e
 
 	err = plain(l.failure())
 	s.end(err)
-	return true, err
+	return addr, true, err
 }
 
 func (s *redisSource) begin(l *link, addr string) {

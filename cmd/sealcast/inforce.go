@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/rand"
 	"crypto/sha256"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"os"
@@ -22,6 +23,7 @@ type inForce struct {
 	tickets    *session.TicketKeys // nil: no resumption
 	ticketFile []byte              // SHA-256 of the keys in the file; nil without a file
 	dictionary *codec.Dictionary   // nil: none
+	redisTLS   *tls.Config         // nil: no TLS to Redis
 }
 
 // newInForce reads the key files that cfg names, and tells all faults at once.
@@ -32,7 +34,7 @@ func newInForce(cfg *config.Config, before *inForce) (*inForce, error) {
 		before = &inForce{cfg: cfg}
 	}
 	next := &inForce{cfg: cfg}
-	err := errors.Join(next.loadKey(before), next.loadTicketKeys(before), next.loadDictionary(before))
+	err := errors.Join(next.loadKey(before), next.loadTicketKeys(before), next.loadDictionary(before), next.loadRedisTLS())
 	if err == nil {
 		return next, nil
 	}

@@ -97,9 +97,7 @@ func postQuantum(mode config.PostQuantum) session.PostQuantum {
 func (s *services) hubOptions() fanout.Options {
 	c := s.settings()
 	options := fanout.Options{
-		Redis: fanout.Redis{
-			Addrs: c.Redis.Addrs, Username: c.Redis.Username, Password: c.Redis.Password.Reveal(), DB: c.Redis.DB,
-		},
+		Redis:        s.redisOptions(),
 		Rules:        hubRules(c.Topics),
 		MaxTick:      c.Limits.Tick,
 		MaxTopics:    c.Limits.Topics,
@@ -107,11 +105,38 @@ func (s *services) hubOptions() fanout.Options {
 		HistoryBytes: c.Limits.HistoryBytes,
 		Log:          s.log.Logger,
 	}
-	if s.redis != nil {
-		options.Redis.Addrs = []string{s.redis.Addr()}
-		options.WholeSource = true
-	}
+	options.WholeSource = s.redis != nil
 	return options
+}
+
+// redisOptions is how to reach Redis, now and for each new connection later.
+func (s *services) redisOptions() fanout.Redis {
+	if s.redis != nil {
+		return fanout.Redis{Addrs: []string{s.redis.Addr()}}
+	}
+	options := s.live.Load().redis()
+	options.Current = func() fanout.Redis { return s.live.Load().redis() }
+	return options
+}
+
+var topologies = map[config.RedisMode]fanout.Topology{
+	config.RedisStandalone: fanout.Standalone,
+	config.RedisSentinel:   fanout.Sentinel,
+	config.RedisCluster:    fanout.Cluster,
+}
+
+func (f *inForce) redis() fanout.Redis {
+	c := &f.cfg.Redis
+	return fanout.Redis{
+		Topology: topologies[c.Mode],
+		Master:   c.Master,
+		Addrs:    c.Addrs,
+		Username: c.Username,
+		Password: c.Password.Reveal(),
+		Sentinel: fanout.Login{Username: c.Sentinel.Username, Password: c.Sentinel.Password.Reveal()},
+		DB:       c.DB,
+		TLS:      f.redisTLS,
+	}
 }
 
 func (s *services) adminOptions() admin.Options {

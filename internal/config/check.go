@@ -39,19 +39,65 @@ func (l *loader) check() {
 
 func (l *loader) checkRedis(r *Redis) {
 	if r.Mode == RedisEmbedded {
-		unused := problem{text: "has no effect with redis.mode embedded", hint: "set redis.mode to standalone, or remove this"}
-		l.rule(len(r.Addrs) > 0, unused, "redis.addrs", "redis.mode")
-		l.rule(r.Username != "", unused, "redis.username", "redis.mode")
-		l.rule(r.Password != Secret{}, unused, "redis.password", "redis.mode")
-		l.rule(r.DB != 0, unused, "redis.db", "redis.mode")
+		l.checkEmbedded(r)
 		return
 	}
 	l.rule(len(r.Addrs) == 0, problem{
-		text: "is empty", hint: "redis.mode standalone needs the server's address, such as 127.0.0.1:6379",
+		text: "is empty", hint: "redis.mode " + string(r.Mode) + " needs " + redisAddresses[r.Mode],
 	}, "redis.addrs", "redis.mode")
 	l.rule(r.Username != "" && r.Password == Secret{}, problem{
 		text: "is set without redis.password", hint: "give the user's password in SEALCAST_REDIS_PASSWORD",
 	}, "redis.username", "redis.password")
+	l.checkSentinel(r)
+	l.rule(r.Mode == RedisCluster && r.DB != 0, problem{
+		text: "has no effect with redis.mode cluster", hint: "a cluster has only database 0: remove this",
+	}, "redis.db", "redis.mode")
+	l.checkRedisTLS(&r.TLS)
+}
+
+// redisAddresses says which addresses a mode needs.
+var redisAddresses = map[RedisMode]string{
+	RedisStandalone: "the server's address, such as 127.0.0.1:6379",
+	RedisSentinel:   "the sentinels' addresses, such as 127.0.0.1:26379",
+	RedisCluster:    "addresses of some nodes, such as 127.0.0.1:7000",
+}
+
+func (l *loader) checkEmbedded(r *Redis) {
+	unused := problem{text: "has no effect with redis.mode embedded", hint: "set redis.mode to standalone, or remove this"}
+	l.rule(len(r.Addrs) > 0, unused, "redis.addrs", "redis.mode")
+	l.rule(r.Master != "", unused, "redis.master", "redis.mode")
+	l.rule(r.DB != 0, unused, "redis.db", "redis.mode")
+	l.rule(r.Username != "", unused, "redis.username", "redis.mode")
+	l.rule(r.Password != Secret{}, unused, "redis.password", "redis.mode")
+	l.rule(r.TLS.Enabled, unused, "redis.tls.enabled", "redis.mode")
+}
+
+func (l *loader) checkSentinel(r *Redis) {
+	if r.Mode == RedisSentinel {
+		l.rule(r.Master == "", problem{
+			text: "is empty", hint: "redis.mode sentinel needs the name that the sentinels know the master by, often mymaster",
+		}, "redis.master", "redis.mode")
+		return
+	}
+	unused := problem{text: "has no effect with redis.mode " + string(r.Mode), hint: "set redis.mode to sentinel, or remove this"}
+	l.rule(r.Master != "", unused, "redis.master", "redis.mode")
+	l.rule(r.Sentinel.Username != "", unused, "redis.sentinel.username", "redis.mode")
+	l.rule(r.Sentinel.Password != Secret{}, unused, "redis.sentinel.password", "redis.mode")
+}
+
+func (l *loader) checkRedisTLS(t *RedisTLS) {
+	unused := problem{text: "has no effect while redis.tls.enabled is false", hint: "set redis.tls.enabled to true, or remove this"}
+	for _, file := range []struct{ key, value string }{
+		{"redis.tls.ca", t.CA}, {"redis.tls.cert", t.Cert}, {"redis.tls.key", t.Key}, {"redis.tls.server_name", t.ServerName},
+	} {
+		l.rule(!t.Enabled && file.value != "", unused, file.key, "redis.tls.enabled")
+	}
+	l.rule(t.Enabled && t.Cert != "" && t.Key == "", problem{
+		text: "is set without redis.tls.key", hint: "name the certificate's key file, too",
+	}, "redis.tls.cert", "redis.tls.key")
+	l.rule(t.Enabled && t.Key != "" && t.Cert == "", problem{
+		text: "is set without redis.tls.cert", hint: "name the certificate file, too",
+	}, "redis.tls.key", "redis.tls.cert")
 }
 
 // rule notes p when broken. It blames the first of keys, at the place where

@@ -87,10 +87,16 @@ type Echo struct {
 // Redis is the section redis.
 type Redis struct {
 	Mode     RedisMode
+	Source   RedisSource
 	Addrs    []string // host:port; empty if Mode is RedisEmbedded
+	Master   string   // with RedisSentinel
 	Username string
 	Password Secret
+	Sentinel RedisLogin
 	DB       int
+	Streams  []string
+	Canary   time.Duration
+	TLS      RedisTLS
 }
 
 // RedisMode says where ticks come from.
@@ -100,7 +106,33 @@ type RedisMode string
 const (
 	RedisEmbedded   RedisMode = "embedded"
 	RedisStandalone RedisMode = "standalone"
+	RedisSentinel   RedisMode = "sentinel"
+	RedisCluster    RedisMode = "cluster"
 )
+
+// RedisSource says how ticks come out of Redis.
+type RedisSource string
+
+// The sources of redis.source.
+const (
+	SourcePubSub  RedisSource = "pubsub"
+	SourceSharded RedisSource = "sharded"
+	SourceStreams RedisSource = "streams"
+)
+
+// RedisLogin is the section redis.sentinel.
+type RedisLogin struct {
+	Username string
+	Password Secret
+}
+
+// RedisTLS is the section redis.tls. CA, Cert and Key are files.
+type RedisTLS struct {
+	Enabled    bool
+	CA         string // empty: the system's
+	Cert, Key  string // of the gateway; empty: none
+	ServerName string // empty: each server's own host
+}
 
 // Topic is one entry of topics. The first entry whose Match fits a topic's
 // name decides.

@@ -103,8 +103,8 @@ func TestFaultsInFile(t *testing.T) {
 			"gw.yaml:1: slow.timeout: is a list, not a duration | allowed: 10ms to 1h"},
 		{"misspelt choice", "log: {level: inf}",
 			`gw.yaml:1: log.level: "inf" is not a known value | did you mean info?`},
-		{"unknown choice", "redis: {mode: cluster}",
-			`gw.yaml:1: redis.mode: "cluster" is not a known value | allowed: embedded, standalone`},
+		{"unknown choice", "redis: {mode: clusters}",
+			`gw.yaml:1: redis.mode: "clusters" is not a known value | did you mean cluster?`},
 		{"list for a choice", "log: {level: [info]}",
 			"gw.yaml:1: log.level: is a list, not a word | allowed: debug, info, warn, error"},
 		{"number for text", "realm: 7",
@@ -196,6 +196,7 @@ func TestFaultsInTopics(t *testing.T) {
 }
 
 func TestFaultsBetweenSettings(t *testing.T) {
+	notSentinel := "has no effect with redis.mode cluster | set redis.mode to sentinel, or remove this"
 	embedded := "has no effect with redis.mode embedded | set redis.mode to standalone, or remove this"
 	for _, c := range []struct{ name, file, want string }{
 		{"same address", "listen: :9000\nadmin: {listen: '127.0.0.1:9000'}",
@@ -215,6 +216,19 @@ func TestFaultsBetweenSettings(t *testing.T) {
 				"\ngw.yaml:4: redis.password: " + embedded + "\ngw.yaml:5: redis.db: " + embedded},
 		{"standalone without address", "redis: {mode: standalone}",
 			"gw.yaml:1: redis.addrs: is empty | redis.mode standalone needs the server's address, such as 127.0.0.1:6379"},
+		{"sentinel without master", "redis: {mode: sentinel, addrs: a:1, db: 1}",
+			"gw.yaml:1: redis.master: is empty | redis.mode sentinel needs the name that the sentinels know the master by, often mymaster"},
+		{"sentinel's settings elsewhere", "redis:\n  mode: cluster\n  master: m\n  db: 1\n  sentinel: {username: u, password: p}",
+			"gw.yaml:2: redis.addrs: is empty | redis.mode cluster needs addresses of some nodes, such as 127.0.0.1:7000\n" +
+				"gw.yaml:3: redis.master: " + notSentinel + "\n" +
+				"gw.yaml:4: redis.db: has no effect with redis.mode cluster | a cluster has only database 0: remove this\n" +
+				"gw.yaml:5: redis.sentinel.username: " + notSentinel + "\ngw.yaml:5: redis.sentinel.password: " + notSentinel},
+		{"files without TLS", "redis: {mode: standalone, addrs: a:1, tls: {ca: x}}",
+			"gw.yaml:1: redis.tls.ca: has no effect while redis.tls.enabled is false | set redis.tls.enabled to true, or remove this"},
+		{"certificate without key", "redis: {mode: standalone, addrs: a:1, tls: {enabled: true, cert: x}}",
+			"gw.yaml:1: redis.tls.cert: is set without redis.tls.key | name the certificate's key file, too"},
+		{"key without certificate", "redis: {mode: standalone, addrs: a:1, tls: {enabled: true, key: x}}",
+			"gw.yaml:1: redis.tls.key: is set without redis.tls.cert | name the certificate file, too"},
 		{"user without password", "redis: {mode: standalone, addrs: a:1, username: u}",
 			"gw.yaml:1: redis.username: is set without redis.password | give the user's password in SEALCAST_REDIS_PASSWORD"},
 		{"no second fault from a faulty value", "heartbeat: {interval: 1d, timeout: 1s}",

@@ -21,7 +21,7 @@ type setting struct {
 func table(c *Config) []setting {
 	var all []setting
 	for _, part := range [][]setting{
-		generalSettings(c), adminSettings(&c.Admin), processSettings(c), cipherSettings(&c.Cipher), rekeySettings(&c.Cipher.Rekey), resumptionSettings(&c.Resumption), echoSettings(&c.Echo), redisSettings(&c.Redis),
+		generalSettings(c), adminSettings(&c.Admin), processSettings(c), cipherSettings(&c.Cipher), rekeySettings(&c.Cipher.Rekey), resumptionSettings(&c.Resumption), echoSettings(&c.Echo), redisSettings(&c.Redis), redisLoginSettings(&c.Redis), redisTLSSettings(&c.Redis.TLS),
 		topicSettings(c), batchSettings(&c.Batch), compressSettings(&c.Compress), originSettings(c), limitSettings(&c.Limits), timeSettings(c), logSettings(&c.Log),
 	} {
 		all = append(all, part...)
@@ -128,20 +128,57 @@ func echoSettings(c *Echo) []setting {
 func redisSettings(c *Redis) []setting {
 	return []setting{
 		{"redis.mode", "embedded",
-			"Where ticks come from. embedded: a Redis inside the gateway with a demo feed, for trying out. standalone: a Redis server.",
-			atStart(choice(&c.Mode, RedisEmbedded, RedisStandalone))},
+			"Where ticks come from. embedded: a Redis inside the gateway with a demo feed, for trying out. standalone: a Redis server. sentinel: the master that sentinels name. cluster: Redis Cluster.",
+			atStart(choice(&c.Mode, RedisEmbedded, RedisStandalone, RedisSentinel, RedisCluster))},
+		{"redis.source", "pubsub",
+			"How they come. pubsub: by PUBLISH, in every mode.",
+			atStart(choice(&c.Source, SourcePubSub))},
 		{"redis.addrs", "[]",
-			"Addresses of the Redis server, such as 127.0.0.1:6379, tried in turn; all must lead to the same server. Must be empty with mode embedded.",
-			atStart(list(&c.Addrs, "HOST:PORT", func(s string) (string, error) { return s, checkAddress(s) }, func(s string) string { return s }))},
+			"Addresses, such as 127.0.0.1:6379, tried in turn: of the one server, of the sentinels, or of some nodes of the cluster. Must be empty with mode embedded. A change takes effect with the next connection.",
+			list(&c.Addrs, "HOST:PORT", func(s string) (string, error) { return s, checkAddress(s) }, func(s string) string { return s })},
+		{"redis.master", `""`,
+			"Name of the master that the sentinels watch. For mode sentinel only.",
+			atStart(text(&c.Master, 255, "a name", nil))},
+		{"redis.db", "0",
+			"Redis database number. Channels are the same in all databases; a cluster has only 0.",
+			atStart(whole(&c.DB, 0, 65535))},
+	}
+}
+
+func redisLoginSettings(c *Redis) []setting {
+	return []setting{
 		{"redis.username", `""`,
-			"Redis ACL user. Empty: the default user.",
-			atStart(text(&c.Username, 512, "text", nil))},
+			"Redis ACL user. Empty: the default user. Like the password it is used for the next connection after a change; what is connected stays.",
+			text(&c.Username, 512, "text", nil)},
 		{"redis.password", `""`,
 			"Redis password. Better given as SEALCAST_REDIS_PASSWORD than in a file; never shown or logged.",
-			atStart(hidden(&c.Password, 4096))},
-		{"redis.db", "0",
-			"Redis database number. Channels are the same in all databases.",
-			atStart(whole(&c.DB, 0, 65535))},
+			hidden(&c.Password, 4096)},
+		{"redis.sentinel.username", `""`,
+			"ACL user at the sentinels. Empty: their default user.",
+			text(&c.Sentinel.Username, 512, "text", nil)},
+		{"redis.sentinel.password", `""`,
+			"Password of the sentinels. Empty: they ask for none.",
+			hidden(&c.Sentinel.Password, 4096)},
+	}
+}
+
+func redisTLSSettings(c *RedisTLS) []setting {
+	return []setting{
+		{"redis.tls.enabled", "false",
+			"Encrypt connections to Redis and its sentinels. The files below are read at the start and at each reload; new connections use them.",
+			atStart(boolean(&c.Enabled))},
+		{"redis.tls.ca", `""`,
+			"PEM file with the authorities that sign the servers' certificates. Empty: those of the system.",
+			text(&c.CA, 4096, "a path", nil)},
+		{"redis.tls.cert", `""`,
+			"PEM file with the gateway's own certificate, for servers that ask for one.",
+			text(&c.Cert, 4096, "a path", nil)},
+		{"redis.tls.key", `""`,
+			"PEM file with its key.",
+			text(&c.Key, 4096, "a path", nil)},
+		{"redis.tls.server_name", `""`,
+			"Name that every server's certificate must have. Empty: the host of its address.",
+			text(&c.ServerName, 255, "a host name", nil)},
 	}
 }
 
