@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -371,5 +372,40 @@ func TestInspectSuites(t *testing.T) {
 	}
 	if _, err := AcceptedSuites(t.Context(), upgradeServer(t, ""), insecureOptions()); !errors.Is(err, ErrNotGateway) {
 		t.Errorf("ordinary WebSocket server: %v", err)
+	}
+}
+
+// A server may leave the end of its answer to the closing of the connection,
+// and not close it.
+func TestAnswerWithoutEnd(t *testing.T) {
+	for name, answer := range map[string]string{
+		"200 without a length": "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nhello",
+		"chunks without end":   "HTTP/1.1 404 Not Found\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				opts := Options{Insecure: true, NetDial: func(context.Context, string, string) (net.Conn, error) {
+					ours, theirs := net.Pipe()
+					go func() {
+						defer ours.Close()
+						if _, err := http.ReadRequest(bufio.NewReader(ours)); err != nil {
+							t.Error(err)
+						}
+						_, _ = io.WriteString(ours, answer)
+						_, _ = io.Copy(io.Discard, ours)
+					}()
+					return theirs, nil
+				}}
+				start := time.Now()
+				_, err := Dial(t.Context(), testURL, opts)
+				var refused *HTTPError
+				if !errors.As(err, &refused) || !errors.Is(err, ErrNotGateway) || refused.Text != "hello" {
+					t.Errorf("%v", err)
+				}
+				if took := time.Since(start); took > bodyTimeout {
+					t.Errorf("Dial took %v", took)
+				}
+			})
+		})
 	}
 }

@@ -28,6 +28,10 @@ const (
 	maxText     = 300 // of the body, in an error
 )
 
+// bodyTimeout bounds the wait for the body of an answer that is no upgrade: not
+// every server says where it ends.
+const bodyTimeout = time.Second
+
 // socket is an upgraded connection.
 type socket struct {
 	net.Conn
@@ -115,6 +119,7 @@ func (d *dialer) upgrade(ctx context.Context, conn net.Conn) (*socket, error) {
 		Protocols: d.offers,
 		Host:      header.Get("Host"),
 		OnStatusError: func(status int, _ []byte, resp io.Reader) {
+			_ = conn.SetReadDeadline(time.Now().Add(bodyTimeout)) // the connection is given up anyway
 			refused = d.refusal(status, resp)
 		},
 	}
