@@ -3,25 +3,15 @@ package client
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
-	"time"
 
 	"github.com/sealcast/sealcast/session"
 	"github.com/sealcast/sealcast/wire"
-	"github.com/sealcast/sealcast/wire/topic"
 )
 
 // defaultBacklog bounds what waits for Next while other calls read, in bytes of
 // plaintext. Next itself never reads ahead.
 const defaultBacklog = 64 << 20
-
-// What a request takes at most, without names of topics.
-const (
-	messageOverhead  = 64
-	perFilter        = wire.MaxTopicName + 8 // with what protobuf adds
-	positionOverhead = 32
-)
 
 // Conn is one connection to a gateway for ticks. It does not reconnect.
 //
@@ -43,6 +33,9 @@ type Conn struct {
 	at     int
 	events []Event // due before the rest of batch
 	tick   Tick    // returned last
+	cursor []byte  // of the latest message that was worked through, if it had one
+
+	counts *counters // any goroutine
 
 	mu       sync.Mutex // guards the next five
 	queue    []queued
@@ -61,8 +54,9 @@ type tickHead struct {
 
 // queued is a message that waits for Next.
 type queued struct {
-	frame *wire.ServerFrame
-	size  int // bytes of plaintext, decompressed
+	frame   *wire.ServerFrame
+	size    int  // bytes of plaintext, decompressed
+	unasked bool // no call waits for what it answers
 }
 
 // request waits for answers.
@@ -76,6 +70,7 @@ func newConn(l *link) *Conn {
 		link:       l,
 		maxBacklog: defaultBacklog,
 		view:       newView(),
+		counts:     new(counters),
 		requests:   map[uint64]*request{},
 		since:      map[string]Position{},
 		arrived:    make(chan struct{}, 1),
@@ -97,148 +92,21 @@ func (c *Conn) Close(ctx context.Context) error {
 	return c.leave(ctx, wire.CloseNormal, "")
 }
 
-// Subscription is the answer to Subscribe.
-type Subscription struct {
-	Filters []string  // accepted
-	Refused []Refused // the others
-}
-
-// Subscribe asks for topics: names, or patterns with * for one segment and **
-// for the rest. It returns when the source has confirmed them; the ticks come
-// from Next. Filters that are refused are listed; if none is accepted, it fails
-// with a *RequestError. Invalid filters are topic.ErrInvalid before anything is sent.
-func (c *Conn) Subscribe(ctx context.Context, filters ...string) (Subscription, error) {
-	return c.SubscribeFrom(ctx, nil, filters...)
-}
-
-// SubscribeFrom is Subscribe for a client that comes back with the Positions of
-// an earlier connection. What the gateway still has comes as ticks, before the
-// later ones; what is lost is told by a Gap, or by a Reset where nobody knows
-// how much. Positions of other topics are no fault.
-func (c *Conn) SubscribeFrom(ctx context.Context, since []Position, filters ...string) (Subscription, error) {
-	var all Subscription
-	filters, err := c.checkFilters(filters)
-	if err != nil {
-		return all, err
-	}
-	c.comeBack(since)
-	for part := range c.parts(filters, len(since) > 0) {
-		if err := c.subscribe(ctx, part, c.positionsFor(part, since), &all); err != nil {
-			return all, err
-		}
-	}
-	if len(all.Filters) == 0 && len(all.Refused) > 0 {
-		first := all.Refused[0]
-		return all, &RequestError{Code: first.Code, Text: fmt.Sprintf("%q: %s", first.Filter, first.Text)}
-	}
-	return all, nil
-}
-
-func (c *Conn) subscribe(ctx context.Context, filters []string, since []*wire.Position, all *Subscription) error {
-	m := &wire.Subscribe{Since: since}
-	for _, f := range filters {
-		m.Subscriptions = append(m.Subscriptions, &wire.Subscription{Filter: f})
-	}
-	var refused error
-	return c.ask(ctx, &refused, func(id uint64) *wire.ClientFrame {
-		m.Id = uint32(id)
-		return &wire.ClientFrame{Message: &wire.ClientFrame_Subscribe{Subscribe: m}}
-	}, func(f *wire.ServerFrame) bool {
-		if e := f.GetError(); e != nil && e.GetFilter() != "" {
-			all.Refused = append(all.Refused, refusedBy(e))
-			return false
-		} else if e != nil {
-			refused = requestError(e)
-			return true
-		}
-		all.Filters = append(all.Filters, f.GetSubscribed().GetFilters()...)
-		return true
-	})
-}
-
-// Unsubscribe gives filters back, each exactly as it was subscribed. A filter
-// that is not subscribed is a *RequestError; the others are given back.
-func (c *Conn) Unsubscribe(ctx context.Context, filters ...string) error {
-	filters, err := c.checkFilters(filters)
-	if err != nil {
-		return err
-	}
-	for part := range c.parts(filters, false) {
-		if err := c.unsubscribe(ctx, part); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (c *Conn) unsubscribe(ctx context.Context, filters []string) error {
-	var refused error
-	return c.ask(ctx, &refused, func(id uint64) *wire.ClientFrame {
-		return &wire.ClientFrame{Message: &wire.ClientFrame_Unsubscribe{
-			Unsubscribe: &wire.Unsubscribe{Id: uint32(id), Filters: filters}}}
-	}, func(f *wire.ServerFrame) bool {
-		e := f.GetError()
-		if e != nil && refused == nil {
-			refused = requestError(e)
-		}
-		return e == nil || e.GetFilter() == ""
-	})
-}
-
-// Ping measures the time until the gateway's answer.
-func (c *Conn) Ping(ctx context.Context) (time.Duration, error) {
-	var sent time.Time
-	var took time.Duration
-	err := c.ask(ctx, new(error), func(id uint64) *wire.ClientFrame {
-		sent = time.Now()
-		return &wire.ClientFrame{Message: &wire.ClientFrame_Ping{Ping: &wire.Ping{Id: id}}}
-	}, func(*wire.ServerFrame) bool {
-		took = time.Since(sent)
-		return true
-	})
-	return took, err
-}
-
-// checkFilters refuses what cannot be a filter and drops repetitions.
-func (c *Conn) checkFilters(filters []string) ([]string, error) {
-	var unique []string
-	for _, f := range filters {
-		if _, err := topic.ParseFilter(f); err != nil {
-			return nil, err
-		}
-		if !slices.Contains(unique, f) {
-			unique = append(unique, f)
-		}
-	}
-	return unique, nil
-}
-
-// parts cuts a list of filters into pieces that fit into one message each, or
-// into half of one.
-func (c *Conn) parts(filters []string, half bool) func(yield func([]string) bool) {
-	n := c.maxPlaintext - messageOverhead
-	if half {
-		n /= 2
-	}
-	n = max(n/perFilter, 1)
-	if c.maxPlaintext == 0 {
-		n = max(len(filters), 1)
-	}
-	return slices.Chunk(filters, n)
-}
-
 // ask sends a request and waits for its answers. frame makes the message with
 // the request's id; answer takes each answer and says whether it is the last.
 // The answers may set *refused, which is returned.
 func (c *Conn) ask(ctx context.Context, refused *error,
 	frame func(id uint64) *wire.ClientFrame, answer func(*wire.ServerFrame) bool) error {
+	return c.request(ctx, 0, refused, frame, answer)
+}
+
+// request is ask with a plaintext that is padded to a number of bytes.
+func (c *Conn) request(ctx context.Context, padTo int, refused *error,
+	frame func(id uint64) *wire.ClientFrame, answer func(*wire.ServerFrame) bool) error {
 	r := &request{answer: answer, done: make(chan struct{})}
 	id := c.register(r)
 	defer c.forget(id)
-	f := frame(id)
-	err := c.write(ctx, wire.KindRecord, func(dst []byte) ([]byte, error) {
-		return wire.AppendClientFrame(dst, f, 0)
-	})
+	err := c.writeMessage(ctx, frame(id), padTo)
 	if err == nil {
 		err = c.await(ctx, r)
 	}
@@ -248,11 +116,23 @@ func (c *Conn) ask(ctx context.Context, refused *error,
 	return *refused
 }
 
+func (c *Conn) writeMessage(ctx context.Context, f *wire.ClientFrame, padTo int) error {
+	return c.write(ctx, wire.KindRecord, func(dst []byte) ([]byte, error) {
+		return wire.AppendClientFrame(dst, f, padTo)
+	})
+}
+
 func (c *Conn) register(r *request) uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	id := c.nextID()
+	c.requests[id] = r
+	return id
+}
+
+// nextID is the id of a new request. The caller holds mu.
+func (c *Conn) nextID() uint64 {
 	c.lastID = c.lastID%(1<<32-1) + 1 // ids are 32 bits and not 0
-	c.requests[c.lastID] = r
 	return c.lastID
 }
 
@@ -316,7 +196,7 @@ func (c *Conn) receive(ctx context.Context) error {
 	if frame.GetConnected() != nil {
 		return c.violated(fmt.Errorf("%w: a second Connected", wire.ErrFrame))
 	}
-	c.route(queued{frame, size})
+	c.route(queued{frame: frame, size: size})
 	return nil
 }
 
@@ -329,12 +209,15 @@ func (c *Conn) route(q queued) {
 	case *wire.ServerFrame_Pong:
 		c.answer(m.Pong.GetId(), q.frame)
 		return
+	case *wire.ServerFrame_Refreshed:
+		c.answer(uint64(m.Refreshed.GetId()), q.frame)
+		return
 	case *wire.ServerFrame_Error:
 		if c.answer(uint64(m.Error.GetId()), q.frame) {
 			return
 		}
 	case *wire.ServerFrame_Subscribed:
-		c.answer(uint64(m.Subscribed.GetId()), q.frame)
+		q.unasked = !c.answer(uint64(m.Subscribed.GetId()), q.frame)
 	case *wire.ServerFrame_Unsubscribed:
 		c.answer(uint64(m.Unsubscribed.GetId()), q.frame)
 	}
@@ -362,16 +245,4 @@ func (c *Conn) enqueue(q queued) {
 	case c.arrived <- struct{}{}:
 	default:
 	}
-}
-
-func refusedBy(e *wire.Error) Refused {
-	return Refused{Filter: e.GetFilter(), Code: wire.CloseCode(e.GetCode()), Text: printable(e.GetText())}
-}
-
-func requestError(e *wire.Error) *RequestError {
-	text := printable(e.GetText())
-	if e.GetFilter() != "" {
-		text = fmt.Sprintf("%q: %s", e.GetFilter(), text)
-	}
-	return &RequestError{Code: wire.CloseCode(e.GetCode()), Text: text}
 }

@@ -34,7 +34,11 @@ func show(e Event) string {
 	case *Tick:
 		return fmt.Sprintf("tick %s %d/%d -%d m%d %q", e.Topic, e.Epoch, e.Seq, e.Skipped, e.Merged, e.Payload)
 	case *Gap:
-		return fmt.Sprintf("gap %s %d/%d-%d", e.Topic, e.Epoch, e.From, e.To)
+		cause := ""
+		if e.Cause != 0 {
+			cause = " " + e.Cause.String()
+		}
+		return fmt.Sprintf("gap %s %d/%d-%d%s", e.Topic, e.Epoch, e.From, e.To, cause)
 	case *Reset:
 		return fmt.Sprintf("reset %s %d/%d %v", e.Topic, e.Epoch, e.NextSeq, e.Cause)
 	case *TopicsAdded:
@@ -285,7 +289,7 @@ func TestContextInterruptsAndLeavesTheConnection(t *testing.T) {
 		t.Errorf("Next: %v, %v", e, err)
 	}
 	goOn <- struct{}{}
-	expect(t, conn, "topics [{a 7 1 false}]", `tick a 7/1 -0 m0 "one"`)
+	expect(t, conn, "*client.Subscribed {[a]}", "topics [{a 7 1 false}]", `tick a 7/1 -0 m0 "one"`)
 }
 
 func TestFragmentedMessages(t *testing.T) {

@@ -42,8 +42,9 @@ type Info struct {
 	Codec             wire.Codec // batches may be compressed with it
 	HeartbeatInterval time.Duration
 	HeartbeatTimeout  time.Duration
-	MaxMessage        int // bytes of one message to the gateway; 0: not told
-	MaxSubscriptions  int // 0: not told
+	MaxMessage        int       // bytes of one message to the gateway; 0: not told
+	MaxSubscriptions  int       // 0: not told
+	ExpiresAt         time.Time // of the token: the session ends then unless Refresh comes before; zero: never
 }
 
 // Dial connects to a gateway's endpoint for ticks, verifies its key and
@@ -60,6 +61,9 @@ func Dial(ctx context.Context, url string, opts Options) (*Conn, error) {
 	}
 	ctx, cancel := d.timeLimit(ctx)
 	defer cancel()
+	if d.opts.Token, err = d.opts.token(ctx); err != nil {
+		return nil, err
+	}
 	l, err := d.dial(ctx, session.RolePush)
 	if err != nil {
 		return nil, err
@@ -84,6 +88,18 @@ func DialEcho(ctx context.Context, url string, opts Options) (*Echo, error) {
 		return nil, err
 	}
 	return &Echo{link: l}, nil
+}
+
+// token is what Connect carries.
+func (o *Options) token(ctx context.Context) (string, error) {
+	if o.TokenSource == nil {
+		return o.Token, nil
+	}
+	token, err := o.TokenSource(ctx)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrToken, err)
+	}
+	return token, nil
 }
 
 func newDialer(url, defaultPath string, opts Options) (*dialer, error) {
@@ -269,6 +285,7 @@ func (l *link) noteConnected(c *wire.Connected) {
 	l.info.HeartbeatInterval = time.Duration(c.GetHeartbeatIntervalMs()) * time.Millisecond
 	l.info.HeartbeatTimeout = time.Duration(c.GetHeartbeatTimeoutMs()) * time.Millisecond
 	l.info.MaxMessage = int(c.GetLimits().GetMessageBytes())
+	l.info.ExpiresAt = unixTime(c.GetExpiresAtS())
 	l.info.MaxSubscriptions = int(c.GetLimits().GetSubscriptions())
 	l.silence = l.info.HeartbeatTimeout
 	l.maxPlaintext = l.info.MaxMessage

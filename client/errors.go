@@ -21,6 +21,8 @@ var (
 	ErrOptions = errors.New("invalid option")
 	// ErrUnreachable reports that no connection came about, or no answer in time.
 	ErrUnreachable = errors.New("gateway cannot be reached")
+	// ErrToken reports that Options.TokenSource had no token.
+	ErrToken = errors.New("no token")
 	// ErrTLS reports that the TLS handshake failed, mostly over the certificate.
 	ErrTLS = errors.New("TLS handshake failed")
 	// ErrNotGateway reports a server that answers, but not as a Sealcast gateway. Often an *HTTPError.

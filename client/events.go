@@ -8,7 +8,8 @@ import (
 )
 
 // Event is what Next returns: *Tick, *Snapshot, *Gap, *Reset, *TopicsAdded,
-// *Refused or *Heartbeat. More may be added; skip what you do not know.
+// *Subscribed, *Refused, *Notice or *Heartbeat, and of a Client *Disconnected
+// and *Connected too. More may be added; skip what you do not know.
 type Event interface{ event() }
 
 // Tick is one value of a topic. It is valid until the next call of Next; Clone
@@ -50,11 +51,13 @@ type Position struct {
 }
 
 // Gap tells that the ticks From to To of a topic are lost; it stands before the
-// tick or the Snapshot that comes after them.
+// tick or the Snapshot that comes after them. Cause is set where the gateway
+// has said it.
 type Gap struct {
 	Topic    string
 	Epoch    uint64
 	From, To uint64
+	Cause    wire.Cause
 }
 
 // Reset tells that a topic goes on under a new epoch. Ticks may be missing
@@ -77,8 +80,14 @@ type TopicState struct {
 	Topic   string
 	Epoch   uint64
 	NextSeq uint64
-	// Recovered: it begins right after the position that SubscribeFrom was given.
+	// Recovered: it begins right after the position that SubscribeWith was given.
 	Recovered bool
+}
+
+// Subscribed tells that filters were accepted without a call that waits for the
+// answer. It stands where their delivery begins, before the topics' TopicsAdded.
+type Subscribed struct {
+	Filters []string
 }
 
 // Refused tells that a filter was refused or taken away without a call that
@@ -87,6 +96,20 @@ type Refused struct {
 	Filter string // empty: a whole request
 	Code   wire.CloseCode
 	Text   string
+}
+
+// Notice tells what happens to the session. Nothing need be done about it.
+type Notice struct {
+	Kind wire.Notice_Kind
+	Text string // for people
+	// Merged and Dropped are what it cost that this client was slow, of
+	// Notice_KIND_CAUGHT_UP: ticks merged into newer ones, and ticks told by Gaps.
+	Merged, Dropped uint64
+	// ExpiresAt is when the session ends unless Refresh comes before, of Notice_KIND_TOKEN_EXPIRES.
+	ExpiresAt time.Time
+	// Topics whose values may be out of date, of Notice_KIND_SOURCE_LOST, or are
+	// fed again, of Notice_KIND_SOURCE_BACK; empty means all.
+	Topics []string
 }
 
 // Heartbeat comes at least every interval, whatever else comes.
@@ -99,5 +122,7 @@ func (*Snapshot) event()    {}
 func (*Gap) event()         {}
 func (*Reset) event()       {}
 func (*TopicsAdded) event() {}
+func (*Subscribed) event()  {}
 func (*Refused) event()     {}
+func (*Notice) event()      {}
 func (*Heartbeat) event()   {}

@@ -34,6 +34,9 @@ func Inspect(ctx context.Context, url string, opts Options) (Inspection, error) 
 	}
 	ctx, cancel := d.timeLimit(ctx)
 	defer cancel()
+	if d.opts.Token, err = d.opts.token(ctx); err != nil {
+		return found, err
+	}
 	l, err := d.dial(ctx, role)
 	if err != nil {
 		return found, err

@@ -3,8 +3,6 @@ package client
 import (
 	"context"
 	"time"
-
-	"github.com/sealcast/sealcast/wire"
 )
 
 // Next returns the next event, waiting for it until ctx ends; the connection is
@@ -74,64 +72,10 @@ func (c *Conn) dequeue() (bool, error) {
 	}
 	c.backlog -= q.size
 	c.mu.Unlock()
-	if err := c.begin(q.frame); err != nil {
+	if err := c.begin(q); err != nil {
 		return false, c.violated(err)
 	}
 	return true, nil
-}
-
-// begin makes events of a message, or gets ready to work through a batch.
-func (c *Conn) begin(f *wire.ServerFrame) error {
-	switch m := f.GetMessage().(type) {
-	case *wire.ServerFrame_Batch:
-		c.batch, c.heads, c.at = m.Batch, c.heads[:0], 0
-		return m.Batch.Each(func(h *wire.Head, payload []byte) error {
-			c.heads = append(c.heads, tickHead{h, payload})
-			return nil
-		})
-	case *wire.ServerFrame_Subscribed:
-		if err := c.view.confirm(m.Subscribed.GetFilters()); err != nil {
-			return err
-		}
-		return c.announce(m.Subscribed.GetTopics())
-	case *wire.ServerFrame_Unsubscribed:
-		return c.view.release(m.Unsubscribed.GetFilters())
-	case *wire.ServerFrame_Topics:
-		return c.announce(m.Topics.GetTopics())
-	case *wire.ServerFrame_Snapshot:
-		return c.snapshot(m.Snapshot.GetValues())
-	case *wire.ServerFrame_Error:
-		refused := refusedBy(m.Error)
-		c.events = append(c.events, &refused)
-	case *wire.ServerFrame_Heartbeat:
-		c.events = append(c.events, &Heartbeat{Time: time.UnixMicro(int64(m.Heartbeat.GetTimeUs()))})
-	}
-	return nil
-}
-
-// announce makes events of topics that the gateway names.
-func (c *Conn) announce(topics []*wire.TopicState) error {
-	var added []TopicState
-	var missed []Event
-	for _, t := range topics {
-		meaning, err := c.view.announce(t)
-		switch {
-		case err != nil:
-			return err
-		case meaning == announcedNew:
-			added = append(added, TopicState{Topic: t.GetName(), Epoch: t.GetEpoch(), NextSeq: t.GetNextSeq(), Recovered: t.GetRecovered()})
-			if e := c.missed(t); e != nil {
-				missed = append(missed, e)
-			}
-		case meaning == announcedReset:
-			c.events = append(c.events, &Reset{Topic: t.GetName(), Epoch: t.GetEpoch(), NextSeq: t.GetNextSeq()})
-		}
-	}
-	if len(added) > 0 {
-		c.events = append(c.events, &TopicsAdded{Topics: added})
-	}
-	c.events = append(c.events, missed...)
-	return nil
 }
 
 // step returns the next event of the message in progress, or nil at its end.
@@ -165,12 +109,19 @@ func (c *Conn) entry(h tickHead) (Event, error) {
 		if p == nil {
 			return nil, err
 		}
-		return &Reset{Topic: p.name, Epoch: p.epoch, NextSeq: p.next, Cause: r.GetCause()}, nil
+		return c.reset(&Reset{Topic: p.name, Epoch: p.epoch, NextSeq: p.next, Cause: r.GetCause()}), nil
 	}
 	p, v, err := c.view.tick(h.Head)
-	if err != nil || v.discard {
+	if err != nil {
 		return nil, err
 	}
+	if v.discard {
+		c.counts.discarded.Add(1)
+		return nil, nil
+	}
+	c.counts.ticks.Add(1)
+	c.counts.bytes.Add(uint64(len(h.payload)))
+	c.counts.merged.Add(v.merged)
 	c.tick = Tick{
 		Topic:   p.name,
 		Epoch:   p.epoch,
@@ -182,7 +133,7 @@ func (c *Conn) entry(h tickHead) (Event, error) {
 	}
 	if v.gap {
 		c.events = append(c.events, &c.tick)
-		return &Gap{Topic: p.name, Epoch: p.epoch, From: v.from, To: v.to}, nil
+		return c.gap(&Gap{Topic: p.name, Epoch: p.epoch, From: v.from, To: v.to}), nil
 	}
 	return &c.tick, nil
 }

@@ -57,6 +57,10 @@ type Options struct {
 	Realm string
 	// Token authenticates the client, if the gateway asks for that.
 	Token string
+	// TokenSource is asked for a token instead, for each connection, and by a
+	// Client also before a token expires. Its context ends with the dial, or with
+	// the Client. Calls may overlap.
+	TokenSource func(ctx context.Context) (string, error)
 	// Name and Version of the application, for the gateway's operators.
 	Name, Version string
 

@@ -9,7 +9,7 @@ import (
 )
 
 // Positions returns where the connection stands in every topic that it follows,
-// for SubscribeFrom on a later connection. It is for the goroutine that calls
+// for SubscribeWith on a later connection. It is for the goroutine that calls
 // Next, and most useful after that has failed.
 func (c *Conn) Positions() []Position {
 	var all []Position
@@ -20,6 +20,12 @@ func (c *Conn) Positions() []Position {
 	}
 	return all
 }
+
+// Cursor returns where the connection stands in the gateway's streams, for
+// SubscribeWith on a later connection to that gateway or another one; nil if the
+// gateway has no streams. It is for the goroutine that calls Next, and most
+// useful after that has failed.
+func (c *Conn) Cursor() []byte { return slices.Clone(c.cursor) }
 
 // comeBack notes positions to hold announcements against.
 func (c *Conn) comeBack(since []Position) {
@@ -62,12 +68,12 @@ func (c *Conn) missed(t *wire.TopicState) Event {
 	delete(c.since, t.GetName())
 	c.mu.Unlock()
 	switch {
-	case !ok:
+	case !ok, p.Epoch != t.GetEpoch() && t.GetRecovered(): // by cursor: another gateway, and nothing lost
 		return nil
 	case p.Epoch != t.GetEpoch():
-		return &Reset{Topic: p.Topic, Epoch: t.GetEpoch(), NextSeq: t.GetNextSeq()}
+		return c.reset(&Reset{Topic: p.Topic, Epoch: t.GetEpoch(), NextSeq: t.GetNextSeq()})
 	case t.GetNextSeq() > p.Seq+1:
-		return &Gap{Topic: p.Topic, Epoch: p.Epoch, From: p.Seq + 1, To: t.GetNextSeq() - 1}
+		return c.gap(&Gap{Topic: p.Topic, Epoch: p.Epoch, From: p.Seq + 1, To: t.GetNextSeq() - 1})
 	}
 	return nil
 }
@@ -82,6 +88,7 @@ func (c *Conn) snapshot(values []*wire.Value) error {
 		if name == "" {
 			continue
 		}
+		c.counts.snapshots.Add(1)
 		c.events = append(c.events, &Snapshot{Topic: name, Epoch: v.GetEpoch(), Seq: v.GetSeq(),
 			Time: time.UnixMicro(int64(v.GetTimeUs())), Payload: v.GetPayload(), Stale: v.GetStale()})
 	}

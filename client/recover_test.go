@@ -34,7 +34,7 @@ func TestComeBack(t *testing.T) {
 	})
 	conn := mustDial(t, g.options())
 	since := []Position{{"a", 7, 4}, {"b", 7, 2}, {"c", 7, 2}, {"d", 7, 2}, {"other:x", 7, 2}}
-	if _, err := conn.SubscribeFrom(t.Context(), since, "*"); err != nil {
+	if _, err := conn.SubscribeWith(t.Context(), SubscribeOptions{Since: since}, "*"); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
@@ -91,7 +91,7 @@ func TestTooManyPositions(t *testing.T) {
 	for i := range n {
 		since = append(since, Position{name(i), 7, 1})
 	}
-	if _, err := conn.SubscribeFrom(t.Context(), since, "**"); err != nil {
+	if _, err := conn.SubscribeWith(t.Context(), SubscribeOptions{Since: since}, "**"); err != nil {
 		t.Fatal(err)
 	}
 	if k := len((<-asked).GetSince()); k == 0 || k == n {

@@ -48,6 +48,17 @@ func (p *position) advance(seq, skipped uint64) verdict {
 	}
 }
 
+// lose applies that the ticks up to to will not come, whatever was seen of them.
+// It expects to < MaxUint64.
+func (p *position) lose(to uint64) verdict {
+	if to < p.next {
+		return verdict{}
+	}
+	v := verdict{gap: true, from: p.next, to: to}
+	p.next = to + 1
+	return v
+}
+
 // view is everything a client knows about its topics. It is told what the
 // gateway sent, in the order in which it came.
 type view struct {
@@ -158,6 +169,51 @@ func (v *view) tick(h *wire.Head) (*position, verdict, error) {
 		return nil, verdict{discard: true}, nil
 	}
 	return p, p.advance(h.GetSeq(), h.GetSkipped()), nil
+}
+
+// gap applies a gap that the gateway tells. It covers everything up to its end
+// that did not come: what comes is in order.
+func (v *view) gap(g *wire.Gap) (*position, verdict, error) {
+	p := v.topics[g.GetTopic()]
+	switch {
+	case p == nil:
+		return nil, verdict{}, fmt.Errorf("%w: gap of topic %d", errSequence, g.GetTopic())
+	case g.GetFrom() > g.GetTo() || g.GetTo()+1 == 0:
+		return nil, verdict{}, fmt.Errorf("%w: %q, gap from %d to %d", errSequence, p.name, g.GetFrom(), g.GetTo())
+	case !p.held || p.epoch != g.GetEpoch(): // a reset has told of an earlier epoch's loss
+		return nil, verdict{}, nil
+	}
+	return p, p.lose(g.GetTo()), nil
+}
+
+// head applies what a heartbeat says: up to that tick everything was sent.
+func (v *view) head(h *wire.TopicHead) (*position, verdict, error) {
+	p := v.topics[h.GetTopic()]
+	switch {
+	case p == nil:
+		return nil, verdict{}, fmt.Errorf("%w: head of topic %d", errSequence, h.GetTopic())
+	case h.GetSeq()+1 == 0:
+		return nil, verdict{}, fmt.Errorf("%w: %q, head %d", errSequence, p.name, h.GetSeq())
+	case !p.held:
+		return nil, verdict{}, nil
+	}
+	return p, p.lose(h.GetSeq()), nil
+}
+
+// names are those of the topics with these numbers, without those that are not
+// wanted any more.
+func (v *view) names(numbers []uint32) ([]string, error) {
+	var names []string
+	for _, n := range numbers {
+		p := v.topics[n]
+		if p == nil {
+			return nil, fmt.Errorf("%w: topic %d", errSequence, n)
+		}
+		if p.held {
+			names = append(names, p.name)
+		}
+	}
+	return names, nil
 }
 
 // reset applies a change of epoch. The position is nil when it says nothing

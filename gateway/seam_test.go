@@ -81,7 +81,7 @@ func TestSeam(t *testing.T) {
 	for range 2 {
 		c := s.dial(t)
 		since := []client.Position{{Topic: "a", Epoch: 7, Seq: 1}, {Topic: "c", Epoch: 7, Seq: 1}}
-		if _, err := c.SubscribeFrom(t.Context(), since, "a", "b"); err != nil {
+		if _, err := c.SubscribeWith(t.Context(), client.SubscribeOptions{Since: since}, "a", "b"); err != nil {
 			t.Fatal(err)
 		}
 		s.hub.publish("a", []byte("live"))

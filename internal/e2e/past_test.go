@@ -36,7 +36,7 @@ func (p *past) connect(filters ...string) {
 	if p.conn, err = client.Dial(ctx, p.g.url(), p.g.options()); err != nil {
 		p.t.Fatal(err)
 	}
-	if _, err := p.conn.SubscribeFrom(ctx, p.since, filters...); err != nil {
+	if _, err := p.conn.SubscribeWith(ctx, client.SubscribeOptions{Since: p.since}, filters...); err != nil {
 		p.t.Fatal(err)
 	}
 }
