@@ -39,6 +39,7 @@ const (
 	eventResumeReply
 	eventResumeRefused
 	eventRecord
+	eventGroupRecord
 	eventKeyUpdate
 	eventGoodbye
 	events
@@ -59,7 +60,7 @@ var moves = [phases][events]phase{
 	phaseAnswering: {eventJobDone: phaseOpen},
 
 	phaseUnproven: {eventRecord: phaseOpen, eventGoodbye: phaseEnded},
-	phaseOpen:     {eventRecord: phaseOpen, eventKeyUpdate: phaseOpen, eventGoodbye: phaseEnded},
+	phaseOpen:     {eventRecord: phaseOpen, eventGroupRecord: phaseOpen, eventKeyUpdate: phaseOpen, eventGoodbye: phaseEnded},
 }
 
 // eventOf is the event of a received message. An empty one is of no known kind.
@@ -70,6 +71,8 @@ func eventOf(msg []byte) event {
 	switch wire.Kind(msg[0]) {
 	case wire.KindRecord:
 		return eventRecord
+	case wire.KindGroupRecord:
+		return eventGroupRecord
 	case wire.KindKeyUpdate:
 		return eventKeyUpdate
 	case wire.KindGoodbye:

@@ -32,6 +32,7 @@ type Session struct {
 
 	send   record.Sealer
 	recv   record.Opener
+	group  *record.GroupOpener // client: the group that it is in, else nil
 	resume record.Secret
 	peer   PeerInfo
 	full   int64  // gateway: Unix seconds of the full handshake behind the tickets
@@ -251,8 +252,9 @@ func (s *Session) AppendKeyUpdate(dst []byte, now int64) []byte {
 
 // Open opens a message of an established session, in place: the plaintext is
 // a part of msg. KeyUpdate is dealt with inside and returned as its kind
-// without plaintext. After Goodbye nothing more is taken. Every failure ends
-// the session, and a peer cannot tell one from another.
+// without plaintext. A client passes what it makes of a record's plaintext to
+// Admit before anything else. After Goodbye nothing more is taken. Every failure
+// ends the session, and a peer cannot tell one from another.
 func (s *Session) Open(msg []byte) (wire.Kind, []byte, error) {
 	e := eventOf(msg)
 	if e < eventRecord {
@@ -260,6 +262,13 @@ func (s *Session) Open(msg []byte) (wire.Kind, []byte, error) {
 	}
 	if err := s.move(e); err != nil {
 		return 0, nil, err
+	}
+	if e == eventGroupRecord {
+		plaintext, err := s.openGroup(msg)
+		if err != nil {
+			return 0, nil, s.fail(failed(fmt.Errorf("%w: %w", ErrRecord, err)))
+		}
+		return wire.KindGroupRecord, plaintext, nil
 	}
 	// A KeyUpdate under an unused key would make the receiver derive keys for nothing.
 	idle := e == eventKeyUpdate && s.recv.Fresh()
@@ -269,8 +278,13 @@ func (s *Session) Open(msg []byte) (wire.Kind, []byte, error) {
 		return 0, nil, s.fail(failed(fmt.Errorf("%w: %w", ErrRecord, err)))
 	case idle:
 		return 0, nil, s.fail(failed(fmt.Errorf("%w: key update under an unused key", ErrRecord)))
-	case e != eventKeyUpdate:
-		return wire.Kind(msg[0]), plaintext, nil
+	case e == eventRecord:
+		return wire.KindRecord, plaintext, nil
+	case e == eventGoodbye:
+		if err := s.settled(); err != nil {
+			return 0, nil, err
+		}
+		return wire.KindGoodbye, plaintext, nil
 	case len(plaintext) != 0:
 		return 0, nil, s.fail(failed(fmt.Errorf("%w: key update with content", ErrRecord)))
 	}
@@ -285,6 +299,7 @@ func (s *Session) Close() {
 	s.hs, s.job, s.grant = nil, nil, nil
 	s.send.Clear(s.pool)
 	s.recv.Clear(s.pool)
+	s.forgetGroup()
 	s.resume.Clear()
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/sealcast/sealcast/wire"
 )
 
-var update = flag.Bool("update", false, "write testdata/vectors/session-*.json anew")
+var update = flag.Bool("update", false, "write testdata/vectors/{session,resumption,group}-*.json anew")
 
 const vectorFolder = "../testdata/vectors"
 
@@ -200,6 +200,12 @@ func TestVectors(t *testing.T) {
 // implementation wants; with -update it becomes that.
 func storedVector(t *testing.T, name string, want vectorFile) (v vectorFile) {
 	t.Helper()
+	must(t, json.Unmarshal(storedFile(t, name, want), &v))
+	return v
+}
+
+func storedFile(t *testing.T, name string, want any) []byte {
+	t.Helper()
 	path := filepath.Join(vectorFolder, name)
 	text, err := json.MarshalIndent(want, "", "  ")
 	must(t, err)
@@ -212,8 +218,7 @@ func storedVector(t *testing.T, name string, want vectorFile) (v vectorFile) {
 	if !bytes.Equal(stored, text) {
 		t.Fatalf("%s differs from the reference implementation: go test ./session -update", path)
 	}
-	must(t, json.Unmarshal(stored, &v))
-	return v
+	return stored
 }
 
 // vectorHandshakeRun drives the product with the vector's keys.

@@ -284,6 +284,7 @@ type Connect struct {
 	Codecs        []uint32               `protobuf:"varint,2,rep,packed,name=codecs,proto3" json:"codecs,omitempty"` // codecs the client can undo, in order of preference; 0 (none) is always understood
 	ClientName    string                 `protobuf:"bytes,3,opt,name=client_name,json=clientName,proto3" json:"client_name,omitempty"`
 	ClientVersion string                 `protobuf:"bytes,4,opt,name=client_version,json=clientVersion,proto3" json:"client_version,omitempty"`
+	Groups        bool                   `protobuf:"varint,5,opt,name=groups,proto3" json:"groups,omitempty"` // the client takes batches that were sealed once for a group of sessions
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -344,6 +345,13 @@ func (x *Connect) GetClientVersion() string {
 		return x.ClientVersion
 	}
 	return ""
+}
+
+func (x *Connect) GetGroups() bool {
+	if x != nil {
+		return x.Groups
+	}
+	return false
 }
 
 // Subscribe asks for topics; the answer is Subscribed, and one Error for each filter that is refused.
@@ -2106,7 +2114,8 @@ func (x *GroupKey) GetChain() []byte {
 	return nil
 }
 
-// GroupMark says what the session has been sent of a group so far.
+// GroupMark says what the session has been sent of its group so far. It comes
+// before any other message of the session, if group records came since the last.
 type GroupMark struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            uint32                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -2450,13 +2459,14 @@ const file_wire_sealcast_proto_rawDesc = "" +
 	"\vunsubscribe\x18\x03 \x01(\v2\x18.sealcast.v1.UnsubscribeH\x00R\vunsubscribe\x120\n" +
 	"\arefresh\x18\x04 \x01(\v2\x14.sealcast.v1.RefreshH\x00R\arefresh\x12'\n" +
 	"\x04ping\x18\x05 \x01(\v2\x11.sealcast.v1.PingH\x00R\x04pingB\t\n" +
-	"\amessage\"\x7f\n" +
+	"\amessage\"\x97\x01\n" +
 	"\aConnect\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x12\x16\n" +
 	"\x06codecs\x18\x02 \x03(\rR\x06codecs\x12\x1f\n" +
 	"\vclient_name\x18\x03 \x01(\tR\n" +
 	"clientName\x12%\n" +
-	"\x0eclient_version\x18\x04 \x01(\tR\rclientVersion\"\xa1\x01\n" +
+	"\x0eclient_version\x18\x04 \x01(\tR\rclientVersion\x12\x16\n" +
+	"\x06groups\x18\x05 \x01(\bR\x06groups\"\xa1\x01\n" +
 	"\tSubscribe\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12?\n" +
 	"\rsubscriptions\x18\x02 \x03(\v2\x19.sealcast.v1.SubscriptionR\rsubscriptions\x12+\n" +

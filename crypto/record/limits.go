@@ -50,3 +50,20 @@ func (l Limits) resolve() limits {
 		seconds: int64(cmp.Or(l.Age, MaxAge) / time.Second),
 	}
 }
+
+// use is what a sender's key has been used for, against its limits.
+type use struct {
+	bytes  uint64 // plaintext under the current key
+	until  int64  // seconds: when the current key is too old
+	limits limits
+}
+
+// due reports whether the key must be changed before its record with that
+// counter. The key's age counts from the first one.
+func (u *use) due(counter uint64, now int64) bool {
+	if counter == 0 {
+		u.until = now + u.limits.seconds
+		return false
+	}
+	return counter >= u.limits.records || u.bytes >= u.limits.bytes || now >= u.until
+}

@@ -1,7 +1,8 @@
-// Package record protects one direction of one session: it seals and opens
-// records with a counter for a nonce and changes keys. It knows nothing of
-// sockets, messages or what a record means, and reads no clock. Nothing here
-// is safe for concurrent use: directions and their Pool belong to one loop.
+// Package record protects one direction of one session, or one key of a group
+// of sessions: it seals and opens records with a counter for a nonce and changes
+// keys. It knows nothing of sockets, messages or what a record means, and reads
+// no clock. Nothing here is safe for concurrent use: directions, groups and
+// their Pool belong to one loop.
 package record
 
 import (
@@ -43,12 +44,12 @@ type half struct {
 // init starts the direction under secret, which it takes over.
 func (d *half) init(id suite.ID, secret Secret) {
 	d.id, d.secret = id, secret
-	d.derive()
+	d.derive(labelKey, labelIV)
 }
 
 // derive makes key and IV of the current secret and starts counting anew.
-func (d *half) derive() {
-	key, iv := d.secret.keys(d.id)
+func (d *half) derive(labelKey, labelIV string) {
+	key, iv := d.secret.keys(d.id, labelKey, labelIV)
 	copy(d.key[:], key)
 	copy(d.nonce[:], iv)
 	d.ivTail = binary.BigEndian.Uint64(iv[4:])
@@ -61,7 +62,7 @@ func (d *half) derive() {
 func (d *half) rekey(p *Pool) {
 	p.drop(d)
 	d.secret = d.secret.Next()
-	d.derive()
+	d.derive(labelKey, labelIV)
 }
 
 // clear forgets everything secret. The half is unusable afterwards.
@@ -81,9 +82,7 @@ func (d *half) next() []byte {
 // Sealer is the sending direction of a session.
 type Sealer struct {
 	half
-	bytes  uint64 // plaintext under the current key
-	until  int64  // seconds: when the current key is too old
-	limits limits
+	use
 }
 
 // Init starts the direction under secret, with limits that Check has passed.
@@ -117,13 +116,7 @@ func (s *Sealer) Seal(p *Pool, dst []byte, kind byte, plaintext []byte) []byte {
 // RekeyDue reports whether a key update must go out before the next record.
 // now is a coarse time in seconds, the same clock at every call. Call it
 // before each record, so that the key's age counts from its first one.
-func (s *Sealer) RekeyDue(now int64) bool {
-	if s.counter == 0 {
-		s.until = now + s.limits.seconds
-		return false
-	}
-	return s.counter >= s.limits.records || s.bytes >= s.limits.bytes || now >= s.until
-}
+func (s *Sealer) RekeyDue(now int64) bool { return s.due(s.counter, now) }
 
 // Rekey changes to the next key, whose age counts from now (seconds). The peer
 // must have been told by a record under the old one.

@@ -9,6 +9,11 @@ package record
 //	resume  = Expand(first S of s2c, "sealcast v1 resume", 32)
 //	psk     = Expand(resume, "sealcast v1 psk" || nonce16, 32)   one per ticket
 //
+// A group's secret is random, not agreed on, and serves one key:
+//
+//	key     = Expand(G, "sealcast v1 group key " || suite, L)
+//	iv      = Expand(G, "sealcast v1 group iv " || suite, 12)
+//
 // S is the pseudorandom key of a direction. Labels are ASCII without
 // terminator; suite is the name after "sealcast.v1.", and the space before it
 // belongs to the label.
@@ -34,6 +39,9 @@ const (
 	labelNext   = "sealcast v1 next"
 	labelResume = "sealcast v1 resume"
 	labelPSK    = "sealcast v1 psk"
+
+	labelGroupKey = "sealcast v1 group key "
+	labelGroupIV  = "sealcast v1 group iv "
 )
 
 // Secret is a secret of the key schedule. It prints as "redacted" and cannot
@@ -59,6 +67,25 @@ func Extract(handshakeHash, splitKey, kemSecret []byte) Secret {
 	return moveSecret(prk)
 }
 
+// NewSecret makes the secret of a group from random, which must be
+// cryptographically secure.
+func NewSecret(random io.Reader) (s Secret, err error) {
+	if _, err := io.ReadFull(random, s.bytes[:]); err != nil {
+		return Secret{}, fmt.Errorf("group secret: %w", err)
+	}
+	return s, nil
+}
+
+// ParseSecret reads the secret of a group as AppendTo wrote it. It keeps no
+// reference to b, which the caller clears.
+func ParseSecret(b []byte) (s Secret, ok bool) {
+	return s, copy(s.bytes[:], b) == SecretSize && len(b) == SecretSize
+}
+
+// AppendTo gives the secret away: only a group's, and only into a sealed record
+// to a member. The caller clears what it has appended to.
+func (s *Secret) AppendTo(dst []byte) []byte { return append(dst, s.bytes[:]...) }
+
 // Next is the secret after a KeyUpdate (RFC 5869 section 2.3).
 func (s *Secret) Next() Secret { return moveSecret(s.expand(labelNext, SecretSize)) }
 
@@ -83,8 +110,9 @@ func (s *Secret) Clear() { clear(s.bytes[:]) }
 // failure shows a secret.
 func (s Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "redacted") }
 
-// keys derives the record key and IV of one key's life.
-func (s *Secret) keys(id suite.ID) (key, iv []byte) {
+// keys derives the record key and IV of one key's life, by labels to which the
+// suite's name is added.
+func (s *Secret) keys(id suite.ID, labelKey, labelIV string) (key, iv []byte) {
 	if size := id.KeySize(); size > 0 {
 		key = s.expand(labelKey+id.String(), size)
 	}
