@@ -76,7 +76,8 @@ def load(path: Path) -> dict:
 
 def sessions(kind: str = "session") -> list[tuple[str, dict]]:
     """Name and content of the vectors: of full handshakes, or of any kind of session with "*"."""
-    return [(path.stem, load(path)) for path in sorted(VECTORS.glob(f"{kind}-*-*.json"))]
+    paths = [path for mode in ("classical", "hybrid") for path in VECTORS.glob(f"{kind}-*-{mode}.json")]
+    return [(path.stem, load(path)) for path in sorted(paths)]
 
 
 def client(vector: dict) -> handshake.Handshake:
@@ -336,6 +337,74 @@ class TestTampering(unittest.TestCase):
         for bad in ("", pin[:-1], pin + "A", pin + "=", pin[:-1] + "d", "+" + pin[1:], pin + "\n"):
             with self.assertRaises(ValueError, msg=bad):
                 handshake.parse_pin(bad)
+
+
+class TestGroups(unittest.TestCase):
+    """Section 4.5."""
+
+    def groups(self) -> list[tuple[str, dict]]:
+        found = [(path.stem, load(path)) for path in sorted(VECTORS.glob("group-*.json"))]
+        self.assertEqual({name for name, _ in found}, {f"group-{suite}" for suite in records.SUITES})
+        return found
+
+    def test_vectors(self) -> None:
+        for name, v in self.groups():
+            key, mark = self.message("group_key", v["group_keys"]["0"]), self.message("group_mark", v["group_marks"]["300"])
+            late = self.message("group_key", v["group_keys"]["255"])
+            with self.subTest(name):
+                early = records.Group(v["suite"], key)
+                self.assertEqual((early.key.hex(), early.iv.hex()), (v["key"], v["iv"]))
+                whole = hashlib.sha256()
+                for n in range(RECORDS):
+                    self.assertEqual(early.chain.hex(), v["chains"].get(str(n), early.chain.hex()))
+                    sealed = self.seal(early, plaintext(n))
+                    self.assertEqual(sealed.hex(), v["messages"].get(str(n), sealed.hex()))
+                    whole.update(sealed)
+                    if n == late["next_counter"]:
+                        other = records.Group(v["suite"], late)
+                    self.assertEqual(early.open(sealed), plaintext(n))
+                    if n >= late["next_counter"]:
+                        self.assertEqual(other.open(sealed), plaintext(n))
+                self.assertEqual(whole.hexdigest(), v["messages_0_to_299_sha256"])
+                for member in (early, other):
+                    self.assertFalse(member.settled)
+                    member.check(mark)
+                    self.assertTrue(member.settled)
+                self.assertEqual(self.message("group_leave", v["group_leave"]), {"id": early.id})
+
+    def message(self, name: str, text: str) -> messages.Message:
+        got, content = messages.decode_frame("ServerFrame", bytes.fromhex(text))
+        self.assertEqual(got, name)
+        return content
+
+    @staticmethod
+    def seal(group: records.Group, text: bytes) -> bytes:
+        """The group's next record, as its sealer makes it."""
+        header = b"\x11" + group.id.to_bytes(4, "big") + group.next.to_bytes(8, "big")
+        nonce = bytes(a ^ b for a, b in zip(group.iv, bytes(4) + header[5:]))
+        return header + records.SUITES[group.suite][0](group.key).encrypt(nonce, text, header)
+
+    def test_refused(self) -> None:
+        v = load(VECTORS / "group-aes-128-gcm.json")
+        zero, one, two, old = (bytes.fromhex(v["messages"][n]) for n in ("0", "1", "2", "17"))
+        altered = [one[:at] + bytes([one[at] ^ 1]) + one[at + 1 :] for at in range(len(one))]
+        for bad in altered + [zero, two, old, one[:-1], one + b"\0", b"", b"\x11", bytes(200)]:
+            member = records.Group("aes-128-gcm", self.message("group_key", v["group_keys"]["0"]))
+            member.open(zero)
+            with self.assertRaises(ProtocolError, msg=bad.hex()):
+                member.open(bad)
+        late = records.Group("aes-128-gcm", self.message("group_key", v["group_keys"]["255"]))
+        with self.assertRaises(ProtocolError, msg="older than the member"):
+            late.open(old)
+        with self.assertRaises(ProtocolError, msg="of another suite"):
+            records.Group("aes-256-gcm", self.message("group_key", v["group_keys"]["0"]))
+
+    def test_forged_by_another_member(self) -> None:
+        v = load(VECTORS / "group-aes-128-gcm.json")
+        member, insider = (records.Group("aes-128-gcm", self.message("group_key", v["group_keys"]["0"])) for _ in range(2))
+        self.assertEqual(member.open(self.seal(insider, b"forged")), b"forged")
+        with self.assertRaises(ProtocolError):
+            member.check(self.message("group_mark", v["group_marks"]["1"]))
 
 
 def from_json(kind: str, value: dict) -> dict:

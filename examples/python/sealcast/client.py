@@ -15,7 +15,7 @@ from .messages import Message
 from .topics import Event, View
 
 DEFAULT_SUITES = ("aes-128-gcm", "chacha20-poly1305", "aes-256-gcm")
-MAX_MESSAGE = 1_052_689  # section 8
+MAX_MESSAGE = 1_052_701  # section 8
 CONNECT_SIZE = 1024  # 5.2: hides the length of a token
 
 
@@ -42,6 +42,7 @@ class Session:
         self._ws = ws
         self._seal = records.Sealer(suite, records.first_secret(agreed.h, agreed.k_c), records_per_key)
         self._open = records.Opener(suite, records.first_secret(agreed.h, agreed.k_s))
+        self._group: records.Group | None = None
         self._silence: float | None = None  # seconds after which the connection counts as cut
         self._last_id = 0
         self._told: deque[Event] = deque()  # of the message that was read last
@@ -82,7 +83,7 @@ class Session:
         return session
 
     async def _introduce(self, token: str) -> None:
-        connect = {"token": token, "client_name": "sealcast-python-example", "client_version": "1"}
+        connect = {"token": token, "client_name": "sealcast-python-example", "client_version": "1", "groups": True}
         await self._send("connect", connect, CONNECT_SIZE)
         name, self.connected = await self._next()
         if name != "connected" or self.connected["codec"] != 0:
@@ -153,15 +154,51 @@ class Session:
     async def _next(self) -> tuple[str, Message]:
         """The next message of the gateway, with all the records on the way to it."""
         while True:
-            kind, plaintext = self._open.open(await self._receive(self._ws, self._silence))
+            message = await self._receive(self._ws, self._silence)
+            if message[:1] == bytes([records.KIND_GROUP_RECORD]):
+                return self._group_batch(message)
+            kind, plaintext = self._open.open(message)
             if kind == records.KIND_RECORD:
-                return messages.decode_frame("ServerFrame", plaintext)
+                name, content = messages.decode_frame("ServerFrame", plaintext)
+                if not self._about_group(name, content):
+                    return name, content
             if kind == records.KIND_GOODBYE:
+                self._settled()
                 goodbye = messages.decode("Goodbye", plaintext)
                 if not may_close_with(goodbye["code"]):
                     raise ProtocolError(f"Goodbye with code {goodbye['code']}")
                 await self._ws.close(goodbye["code"])
                 raise Ended(goodbye["code"], goodbye["text"], final=True)
+
+    def _group_batch(self, message: bytes) -> tuple[str, Message]:
+        """What came in a record of the group (4.5)."""
+        if self._group is None:
+            raise ProtocolError("a group record, but no group")
+        name, content = messages.decode_frame("ServerFrame", self._group.open(message))
+        if name != "batch":
+            raise ProtocolError(f"{name} in a group record")
+        return name, content
+
+    def _about_group(self, name: str, message: Message) -> bool:
+        """Follow the group that the session is in; false if the message is about something else."""
+        if name == "group_mark":
+            if self._group is None:
+                raise ProtocolError("a GroupMark, but no group")
+            self._group.check(message)
+            return True
+        self._settled()
+        if name == "group_key":
+            self._group = records.Group(self.suite, message)
+        elif name == "group_leave":
+            if self._group is None or self._group.id != message["id"]:
+                raise ProtocolError("leaving a group that we are not in")
+            self._group = None
+        return name in ("group_key", "group_leave")
+
+    def _settled(self) -> None:
+        """Before everything but a GroupMark, the records of the group are marked."""
+        if self._group is not None and not self._group.settled:
+            raise ProtocolError("group records without a GroupMark")
 
     @staticmethod
     async def _receive(ws: Any, silence: float | None) -> bytes:

@@ -31,6 +31,7 @@ MESSAGES: dict[str, dict[int, tuple[str, str]]] = {
     },
     "Connect": {
         1: ("token", "string"), 2: ("codecs", "uint32[]"), 3: ("client_name", "string"), 4: ("client_version", "string"),
+        5: ("groups", "bool"),
     },
     "Connected": {
         1: ("session", "string"), 2: ("user", "string"), 3: ("codec", "uint32"),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import hmac
-from typing import Protocol
+from typing import Any, Protocol
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
@@ -12,7 +13,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from . import ProtocolError
 
-KIND_RECORD, KIND_KEY_UPDATE, KIND_GOODBYE = 0x10, 0x12, 0x13
+KIND_RECORD, KIND_GROUP_RECORD, KIND_KEY_UPDATE, KIND_GOODBYE = 0x10, 0x11, 0x12, 0x13
 PREFIX = "sealcast.v1."
 
 # What a sender may seal under one key, and a receiver open (4.4).
@@ -150,3 +151,40 @@ class Opener(Direction):
         if kind == KIND_GOODBYE:
             self.failed = True  # nothing may follow
         return kind, plaintext
+
+
+class Group:
+    """The group that a client is in, and its end of the group's key (4.5)."""
+
+    HEADER = 13
+
+    def __init__(self, suite: str, group_key: dict[str, Any]) -> None:
+        """group_key is the message GroupKey; suite that of the session."""
+        secret, self.chain, self.next = group_key["secret"], group_key["chain"], group_key["next_counter"]
+        if len(secret) != 32 or len(self.chain) != 32 or group_key["suite"] != suite or self.next >= MAX_RECEIVED:
+            raise ProtocolError("a GroupKey that cannot be")
+        cipher, size = SUITES[suite]
+        self.suite, self.id, self.settled = suite, group_key["id"], True
+        self.key = expand(secret, "sealcast v1 group key " + suite, size) if size else b""
+        self.iv = expand(secret, "sealcast v1 group iv " + suite, 12)
+        self._cipher: Cipher = cipher(self.key)
+
+    def open(self, message: bytes) -> bytes:
+        """Open exactly the next record of the group: its plaintext."""
+        header, counter = message[: self.HEADER], self.next.to_bytes(8, "big")
+        if header != bytes([KIND_GROUP_RECORD]) + self.id.to_bytes(4, "big") + counter or self.next >= MAX_RECEIVED:
+            raise ProtocolError("a record of another group, or out of order")
+        nonce = bytes(a ^ b for a, b in zip(self.iv, bytes(4) + counter))
+        try:
+            plaintext = self._cipher.decrypt(nonce, message[self.HEADER :], header)
+        except (InvalidTag, ValueError) as error:
+            raise ProtocolError("a group record does not open") from error
+        self.next, self.settled = self.next + 1, False
+        self.chain = hashlib.sha256(self.chain + message).digest()
+        return plaintext
+
+    def check(self, group_mark: dict[str, Any]) -> None:
+        """Compare a GroupMark with what was opened."""
+        if (group_mark["id"], group_mark["counter"], group_mark["chain"]) != (self.id, self.next, self.chain):
+            raise ProtocolError("records of the group were lost, delayed, or made by another member")
+        self.settled = True
