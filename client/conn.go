@@ -185,13 +185,16 @@ func (c *Conn) readFor(ctx context.Context, r *request) error {
 
 // receive reads one message and routes it. The caller holds reading.
 func (c *Conn) receive(ctx context.Context) error {
-	plaintext, err := c.readRecord(ctx)
+	kind, plaintext, err := c.readRecord(ctx)
 	if err != nil {
 		return err
 	}
 	frame, size, err := c.unpack.parse(plaintext)
 	if err != nil {
 		return c.violated(err)
+	}
+	if done, err := c.admit(kind, frame); done || err != nil {
+		return err
 	}
 	if frame.GetConnected() != nil {
 		return c.violated(fmt.Errorf("%w: a second Connected", wire.ErrFrame))

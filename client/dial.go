@@ -229,6 +229,7 @@ func (l *link) connect(ctx context.Context, opts *Options) error {
 		Codecs:        codecNumbers(opts.Codecs),
 		ClientName:    opts.Name,
 		ClientVersion: opts.Version,
+		Groups:        !opts.NoGroups,
 	}}}
 	err := l.write(ctx, wire.KindRecord, func(dst []byte) ([]byte, error) {
 		return wire.AppendClientFrame(dst, f, connectSize)
@@ -240,7 +241,7 @@ func (l *link) connect(ctx context.Context, opts *Options) error {
 		return err
 	}
 	defer l.reading.give()
-	plaintext, err := l.readRecord(ctx)
+	_, plaintext, err := l.readRecord(ctx)
 	if err != nil {
 		return err
 	}

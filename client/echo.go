@@ -25,7 +25,8 @@ func (e *Echo) Receive(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	defer e.reading.give()
-	return e.readRecord(ctx)
+	_, message, err := e.readRecord(ctx)
+	return message, err
 }
 
 // Info tells what became known of the gateway while connecting.

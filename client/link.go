@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	recordOverhead = 1 + suite.TagSize // of an envelope over its plaintext, at most
+	recordOverhead = 1 + suite.TagSize // of a record over its plaintext, at most
 	// lingerTimeout bounds the wait for the other side's close frame.
 	lingerTimeout = time.Second
 	lingerBytes   = 1 << 20
@@ -80,7 +80,7 @@ func newLink(s *socket, sess *session.Session, opts *Options) (*link, error) {
 		sess:         sess,
 		reading:      newTurn(),
 		writing:      newTurn(),
-		frames:       newFrames(s.Conn, s.early, wire.MaxServerPlaintext+recordOverhead),
+		frames:       newFrames(s.Conn, s.early, maxMessage),
 		masks:        rand.NewChaCha8(seed),
 		end:          end{done: make(chan struct{})},
 	}, nil
@@ -131,24 +131,25 @@ func (l *link) readMessage(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// readRecord reads the next record and opens it. The plaintext is valid until
-// the next call. A Goodbye ends the connection. The caller holds reading.
-func (l *link) readRecord(ctx context.Context) ([]byte, error) {
+// readRecord reads the next record, of the session or of its group, and opens
+// it. The plaintext is valid until the next call. A Goodbye ends the connection.
+// The caller holds reading.
+func (l *link) readRecord(ctx context.Context) (wire.Kind, []byte, error) {
 	for {
 		msg, err := l.readMessage(ctx)
 		if err != nil {
-			return nil, err
+			return 0, nil, err
 		}
 		l.crypto.Lock()
 		kind, plaintext, err := l.sess.Open(msg)
 		l.crypto.Unlock()
 		switch {
 		case err != nil:
-			return nil, l.violated(err)
+			return 0, nil, l.violated(err)
 		case kind == wire.KindGoodbye:
-			return nil, l.goodbye(ctx, plaintext)
-		case kind == wire.KindRecord:
-			return plaintext, nil
+			return 0, nil, l.goodbye(ctx, plaintext)
+		case kind != wire.KindKeyUpdate: // which the session has dealt with
+			return kind, plaintext, nil
 		}
 	}
 }

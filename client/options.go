@@ -53,6 +53,12 @@ type Options struct {
 	Codecs []wire.Codec
 	// MaxBatch bounds what a compressed batch may become, in bytes; 0 means 16 MiB.
 	MaxBatch int
+	// NoGroups asks that every record be sealed for this connection alone, also
+	// where the gateway seals batches once for a group of clients with the same
+	// subscriptions. In a group, another member that can also change bytes on the
+	// way could put ticks of its own in the place of others, until the gateway's
+	// next message to this client uncovers it, at the latest its heartbeat.
+	NoGroups bool
 	// Realm is the gateway's configured name; "" means "default".
 	Realm string
 	// Token authenticates the client, if the gateway asks for that.

@@ -13,16 +13,19 @@ type Stats struct {
 	Resets    uint64
 	Snapshots uint64
 	Notices   uint64
+	// GroupRecords are batches that were sealed once for a group of clients.
+	GroupRecords uint64
 	// Connections of a Client that came about, the first included; of a Conn 1.
 	Connections uint64
 }
 
-// counters are Stats in the making. Only the goroutine that calls Next counts;
-// any may read.
+// counters are Stats in the making. Only the goroutine that calls Next counts,
+// and who reads the group's records; any may read.
 type counters struct {
 	ticks, bytes, merged, discarded  atomic.Uint64
 	gaps, lost                       atomic.Uint64
 	resets, snapshots, notices, conn atomic.Uint64
+	groupRecords                     atomic.Uint64
 }
 
 func (c *counters) stats() Stats {
@@ -30,6 +33,7 @@ func (c *counters) stats() Stats {
 		Ticks: c.ticks.Load(), Bytes: c.bytes.Load(), Merged: c.merged.Load(), Discarded: c.discarded.Load(),
 		Gaps: c.gaps.Load(), Lost: c.lost.Load(),
 		Resets: c.resets.Load(), Snapshots: c.snapshots.Load(), Notices: c.notices.Load(), Connections: c.conn.Load(),
+		GroupRecords: c.groupRecords.Load(),
 	}
 }
 
