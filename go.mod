@@ -3,12 +3,14 @@ module github.com/sealcast/sealcast
 go 1.26.0
 
 require (
+	github.com/MicahParks/jwkset v0.11.4
 	github.com/alicebob/miniredis/v2 v2.40.0
 	github.com/coreos/go-systemd/v22 v22.7.0
 	github.com/emmansun/gmsm v0.44.1
 	github.com/flynn/noise v1.1.0
 	github.com/gobwas/httphead v0.1.0
 	github.com/gobwas/ws v1.5.0
+	github.com/golang-jwt/jwt/v5 v5.3.1
 	github.com/klauspost/compress v1.20.4
 	github.com/panjf2000/gnet/v2 v2.10.0
 	github.com/prometheus/client_golang v1.25.0

@@ -170,7 +170,7 @@ func (c *conn) phaseDeadline() int64 {
 		return c.began + upgradeTimeout.Milliseconds()
 	case phaseHandshake:
 		return c.began + handshakeTimeout.Milliseconds()
-	case phaseConnect:
+	case phaseConnect, phaseLogin:
 		return c.began + connectTimeout.Milliseconds()
 	case phaseClosing:
 		return c.began + lingerTimeout.Milliseconds()
@@ -178,7 +178,7 @@ func (c *conn) phaseDeadline() int64 {
 	hb := c.heartbeats
 	at := min(c.lastBeat+hb.Interval.Milliseconds(), c.lastLife+hb.Timeout.Milliseconds())
 	if c.sess != nil {
-		at = min(at, c.began+sessionTimeout.Milliseconds())
+		at = min(at, c.began+sessionTimeout.Milliseconds(), c.tokenDeadline())
 	}
 	if c.decoder.InMessage() {
 		at = min(at, c.lastStep+progressTimeout.Milliseconds())
@@ -208,10 +208,15 @@ func (c *conn) overdue(now int64) {
 		c.reject(upgrade.Reject(http.StatusRequestTimeout, "the request did not arrive in time"))
 	case phaseHandshake, phaseConnect:
 		c.end(wire.CloseTooLate, "handshake not finished in time")
+	case phaseLogin:
+		c.countLogin(loginBusy)
+		c.end(wire.CloseTryLater, "the token could not be verified in time")
 	case phaseClosing:
 		_ = c.loop.el.Close(c.gc)
 	case phaseOpen, phasePlain:
 		switch {
+		case now >= c.tokenDeadline():
+			c.tokenDue()
 		case now >= c.lastLife+hb.Timeout.Milliseconds():
 			c.end(wire.CloseHeartbeatLost, "no sign of life")
 		case c.sess != nil && now >= c.began+sessionTimeout.Milliseconds():

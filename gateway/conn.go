@@ -153,9 +153,13 @@ func offersSealed(protocols []string) bool {
 
 func (c *conn) acceptSealed(req *upgrade.Request, role session.Role, limits *frame.Limits) {
 	opts := c.loop.settings()
-	id, err := opts.Suites.Select(req.Protocols)
+	suites := opts.Suites
+	if role == session.RolePush && opts.Auth.Verifier != nil {
+		suites.AllowPlain = false // tokens would travel in the clear
+	}
+	id, err := suites.Select(req.Protocols)
 	if err != nil {
-		c.reject(upgrade.Reject(http.StatusBadRequest, fmt.Sprintf("%v; accepted: %s", err, strings.Join(opts.Suites.Accepted(), ", "))))
+		c.reject(upgrade.Reject(http.StatusBadRequest, fmt.Sprintf("%v; accepted: %s", err, strings.Join(suites.Accepted(), ", "))))
 		return
 	}
 	binding := session.Binding{Role: role, Realm: c.loop.gateway.opts.Realm, Offered: req.Protocols, Selected: id.Protocol()}
@@ -226,18 +230,19 @@ func (c *conn) onHandshake(msg []byte) {
 	}
 }
 
-// finishHandshake takes a worker's result back to the connection, which may have
-// gone meanwhile.
-func (l *loop) finishHandshake(t *task) {
+// finish takes a worker's result back to the connection, which may have gone
+// meanwhile.
+func (l *loop) finish(t *task) {
 	l.serve(t.conn, func(c *conn) {
-		if c.phase != phaseHandshake {
-			return
-		}
-		if t.panicked {
+		switch {
+		case t.job == nil && (c.sub == nil || c.sub.login != t.login), t.job != nil && c.phase != phaseHandshake:
+		case t.panicked:
 			c.end(wire.CloseInternal, "internal error")
-			return
+		case t.job != nil:
+			c.onHandshakeDone(t.job)
+		default:
+			c.onVerified(t.login)
 		}
-		c.onHandshakeDone(t.job)
 	})
 }
 

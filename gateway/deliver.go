@@ -33,7 +33,8 @@ type subscriber struct {
 	listed    bool  // in loop.slow
 	bridging  bool  // there is a *seam in queue
 
-	who identity
+	who   identity
+	login *login // Connect or Refresh whose token is being verified; nil: none
 }
 
 // control is a message that had to line up behind a slow session's ticks.

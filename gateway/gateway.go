@@ -16,7 +16,8 @@
 //	in 3   conn.go     WebSocket frames (package gateway/frame)
 //	in 4   conn.go     handshake step, or record opened in place
 //	in 5   handler.go  plaintext to message
-//	in 6   handler.go  subscribe, unsubscribe, ping; echo.go the echo
+//	in 6   login.go    connect, refresh
+//	       handler.go  subscribe, unsubscribe, ping; echo.go the echo
 package gateway
 
 import (
@@ -51,6 +52,7 @@ type Gateway struct {
 	log       *zap.Logger
 	workers   *workers
 	admission *admission
+	access    *access
 	engine    *gnet.Client
 
 	// any goroutine
@@ -83,6 +85,10 @@ func New(opts Options) (*Gateway, error) {
 		opts:      opts,
 		log:       opts.Log,
 		admission: newAdmission(),
+		access:    newAccess(),
+	}
+	if g.opts.Audit == nil {
+		g.opts.Audit = zap.NewNop()
 	}
 	g.life.stop, g.life.failure = make(chan struct{}), make(chan error, 1)
 	g.loops.Store(&map[gnet.EventLoop]*loop{})

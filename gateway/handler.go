@@ -10,7 +10,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/sealcast/sealcast/fanout"
-	"github.com/sealcast/sealcast/session"
 	"github.com/sealcast/sealcast/wire"
 	"github.com/sealcast/sealcast/wire/topic"
 )
@@ -31,7 +30,7 @@ type request struct {
 	since   []fanout.Position
 }
 
-// onMessage is in 5 — plaintext to message — and in 6, what the client asks for.
+// onMessage is in 5 — plaintext to message.
 func (c *conn) onMessage(plaintext []byte) {
 	f, err := wire.ParseClientFrame(plaintext)
 	if err != nil {
@@ -45,49 +44,25 @@ func (c *conn) onMessage(plaintext []byte) {
 		c.connect(m.Connect)
 		return
 	}
+	if c.phase == phaseLogin {
+		c.hold(f, len(plaintext))
+		return
+	}
+	c.onRequested(f)
+}
+
+// onRequested is in 6 — what a client in service asks for.
+func (c *conn) onRequested(f *wire.ClientFrame) {
 	switch m := f.Message.(type) {
 	case *wire.ClientFrame_Subscribe:
 		c.subscribe(m.Subscribe)
 	case *wire.ClientFrame_Unsubscribe:
 		c.unsubscribe(m.Unsubscribe)
+	case *wire.ClientFrame_Refresh:
+		c.refresh(m.Refresh)
 	case *wire.ClientFrame_Ping:
 		c.send(&wire.ServerFrame{Message: &wire.ServerFrame_Pong{Pong: &wire.Pong{Id: m.Ping.Id}}})
 	}
-}
-
-func (c *conn) connect(hello *wire.Connect) {
-	opts := c.loop.settings()
-	c.sub = &subscriber{
-		who:   identity{client: shortened(hello.ClientName), version: shortened(hello.ClientVersion)},
-		codec: c.loop.agree(hello.Codecs),
-	}
-	c.move(phaseOpen)
-	c.loop.gateway.log.Debug("client connected", zap.Uint64("conn", c.id),
-		zap.String("client", hello.ClientName), zap.String("version", hello.ClientVersion))
-	m := &wire.Connected{
-		Session:             strconv.FormatUint(c.id, 10),
-		HeartbeatIntervalMs: uint32(c.heartbeats.Interval.Milliseconds()),
-		HeartbeatTimeoutMs:  uint32(c.heartbeats.Timeout.Milliseconds()),
-		Limits: &wire.Limits{
-			MessageBytes:  uint32(opts.Limits.Message),
-			Subscriptions: uint32(opts.Limits.Subscriptions),
-		},
-		Version: c.loop.gateway.opts.Version,
-	}
-	c.addTicket(m)
-	c.sub.codec.announce(m)
-	c.send(&wire.ServerFrame{Message: &wire.ServerFrame_Connected{Connected: m}})
-}
-
-// addTicket lets the client come back without a full handshake.
-func (c *conn) addTicket(m *wire.Connected) {
-	ticket, nonce, expiry, err := c.sess.NewTicket(session.Grant{})
-	if err != nil { // mostly: the settings give none
-		c.loop.gateway.log.Debug("no ticket for the session", zap.Uint64("conn", c.id), zap.Error(err))
-		return
-	}
-	m.Ticket, m.TicketNonce = ticket, nonce[:]
-	m.TicketLifetimeS = uint32(time.Until(expiry).Seconds())
 }
 
 // send encodes a message and seals it, or lines it up behind what waits for a
@@ -134,17 +109,19 @@ func (c *conn) subscribe(m *wire.Subscribe) {
 		switch {
 		case err != nil:
 			c.sendError(m.Id, wire.CloseBadRecord, err.Error(), s.Filter)
-		case len(req.names) < c.loop.settings().Limits.Subscriptions && (c.holds(f) || req.holds(f)):
+		case !c.sub.who.grant.Rights.Allow(f):
+			c.refuseTopic(m.Id, s.Filter)
+		case len(req.names) < c.maxSubscriptions() && (c.holds(f) || req.holds(f)):
 			req.names = append(req.names, s.Filter)
-		case c.held()+len(req.filters) >= c.loop.settings().Limits.Subscriptions:
-			c.sendError(m.Id, wire.CloseTooMany, "too many subscriptions: limits.subscriptions is "+
-				strconv.Itoa(c.loop.settings().Limits.Subscriptions), s.Filter)
+		case c.held()+len(req.filters) >= c.maxSubscriptions():
+			c.sendError(m.Id, wire.CloseTooMany, "too many subscriptions: at most "+strconv.Itoa(c.maxSubscriptions()), s.Filter)
 		default:
 			req.names = append(req.names, s.Filter)
 			req.add(c.loop.hold(f))
 		}
 	}
 	c.sub.requests = append(c.sub.requests, req)
+	c.auditSubscription(req.names)
 	c.loop.proceed(c)
 }
 
@@ -256,6 +233,7 @@ func (l *loop) unsubscribeAll(c *conn) {
 		}
 	}
 	l.part(c.sub.codec)
+	c.giveUpPlace()
 	*c.sub = subscriber{}
 }
 

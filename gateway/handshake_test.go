@@ -55,7 +55,7 @@ func startSealed(t testing.TB, before func(*Gateway)) (url string, opts client.O
 func TestFullWorkersAreToldAsTryAgainLater(t *testing.T) {
 	url, opts := startSealed(t, func(g *Gateway) {
 		g.workers.close()
-		g.workers = &workers{log: g.log, queue: make(chan *task)} // nobody takes anything
+		g.workers = &workers{log: g.log, queue: make(chan *task), network: make(chan *task), cancel: func() {}} // nobody takes anything
 	})
 	_, err := client.DialEcho(t.Context(), url, opts)
 	var end *client.ClosedError
@@ -68,8 +68,8 @@ func TestPanicInAHandshakeCostsOneConnection(t *testing.T) {
 	url, opts := startSealed(t, nil)
 	w := newWorkers(zap.NewNop())
 	defer w.close()
-	bad := &task{} // a job that is nil panics
-	w.do(bad)
+	bad := &task{} // neither job nor login: that panics
+	w.do(bad, bad.run)
 	if !bad.panicked {
 		t.Fatal("the panic is not noted")
 	}

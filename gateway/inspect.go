@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/sealcast/sealcast/gateway/auth"
 	"github.com/sealcast/sealcast/wire"
 )
 
@@ -33,6 +34,8 @@ type SessionInfo struct {
 	Client        string    `json:"client"`         // as it calls itself, shortened
 	ClientVersion string    `json:"client_version"` // likewise
 	User          string    `json:"user"`           // empty without authentication
+	Login         string    `json:"login"`          // what the session goes back to; empty before Connect
+	ExpiresAt     int64     `json:"expires_at"`     // of the token, Unix seconds; 0: never
 	Subscriptions int       `json:"subscriptions"`
 	QueueBytes    int       `json:"queue_bytes"` // that its socket has not taken yet
 }
@@ -40,7 +43,10 @@ type SessionInfo struct {
 // identity is who a push session says it is.
 type identity struct {
 	client, version string // at most maxIdentity bytes each
-	user            string // empty without authentication
+
+	grant   *auth.Grant // nil before Connect
+	stamp   *auth.Stamp // nil: the session is not the registered one of its user
+	noticed bool        // told that the token expires
 }
 
 // maxIdentity bounds what is kept of a client's name, in bytes.
@@ -90,10 +96,10 @@ func (l *loop) sessionsAfter(after uint64, room int, user string) (found []Sessi
 }
 
 func (c *conn) user() string {
-	if c.sub == nil {
+	if c.sub == nil || c.sub.who.grant == nil {
 		return ""
 	}
-	return c.sub.who.user
+	return c.sub.who.grant.User
 }
 
 func (c *conn) info() SessionInfo {
@@ -110,7 +116,10 @@ func (c *conn) info() SessionInfo {
 		i.Role = strings.TrimPrefix(pathEcho, "/")
 	}
 	if c.sub != nil {
-		i.Client, i.ClientVersion, i.User = c.sub.who.client, c.sub.who.version, c.sub.who.user
+		i.Client, i.ClientVersion, i.User = c.sub.who.client, c.sub.who.version, c.user()
+		if g := c.sub.who.grant; g != nil {
+			i.Login, i.ExpiresAt = g.Login, g.Expires
+		}
 		i.Subscriptions = len(c.sub.filters)
 		i.QueueBytes += c.sub.bytes
 	}

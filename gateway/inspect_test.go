@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/sealcast/sealcast/fanout"
+	"github.com/sealcast/sealcast/gateway/auth"
 	"github.com/sealcast/sealcast/wire/topic"
 )
 
@@ -128,7 +129,7 @@ func TestSessionsOfAUser(t *testing.T) {
 	}
 	for _, l := range *g.loops.Load() {
 		l.call(func() {
-			l.index.conns.find(2).sub = &subscriber{who: identity{client: "c", version: "v", user: "ann"}}
+			l.index.conns.find(2).sub = &subscriber{who: identity{client: "c", version: "v", grant: &auth.Grant{User: "ann"}}}
 		})
 	}
 	got, more, err := g.Sessions(t.Context(), 0, 10, "ann")

@@ -40,6 +40,7 @@ type loop struct {
 
 	// any goroutine reads, the loop writes
 	hasSlow atomic.Bool
+	sweeps  atomic.Bool // the loop is about to look for revoked sessions; any goroutine writes
 	stats   loopStats
 	pulse
 
@@ -146,7 +147,7 @@ func (l *loop) read(x *letter) {
 	case x.events != nil:
 		l.handOver(x.events)
 	case x.done != nil:
-		l.finishHandshake(x.done)
+		l.finish(x.done)
 	case x.call != nil:
 		x.call()
 	}

@@ -17,7 +17,7 @@ const mailboxBytes = 32 << 20
 // letter is one thing that another goroutine hands to a loop. One field is set.
 type letter struct {
 	events []fanout.Event // out 3 — one hand-over
-	done   *task          // a finished handshake job
+	done   *task          // what a worker has finished
 	call   func()         // work for the loop: drain, inspection
 }
 

@@ -8,13 +8,14 @@ const (
 	phaseUpgrade                // collecting the HTTP request
 	phaseHandshake              // agreeing keys
 	phaseConnect                // push: sealed, Connect is due
+	phaseLogin                  // push: a token is being verified
 	phaseOpen                   // push or sealed echo, in service
 	phasePlain                  // unencrypted echo
 	phaseClosing                // the last byte is written or queued; waiting for the peer
 	phaseClosed
 )
 
-var phaseNames = [...]string{"new", "upgrade", "handshake", "connect", "open", "open", "closing", "closed"}
+var phaseNames = [...]string{"new", "upgrade", "handshake", "connect", "login", "open", "open", "closing", "closed"}
 
 // String is for operators, to whom both kinds of service are open.
 func (p phase) String() string { return phaseNames[p] }
@@ -23,7 +24,8 @@ var moves = [...][]phase{
 	phaseNew:       {phaseUpgrade, phaseClosed},
 	phaseUpgrade:   {phaseHandshake, phasePlain, phaseClosing, phaseClosed},
 	phaseHandshake: {phaseConnect, phaseOpen, phaseClosing, phaseClosed},
-	phaseConnect:   {phaseOpen, phaseClosing, phaseClosed},
+	phaseConnect:   {phaseLogin, phaseClosing, phaseClosed},
+	phaseLogin:     {phaseOpen, phaseClosing, phaseClosed},
 	phaseOpen:      {phaseClosing, phaseClosed},
 	phasePlain:     {phaseClosing, phaseClosed},
 	phaseClosing:   {phaseClosed},

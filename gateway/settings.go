@@ -32,6 +32,8 @@ type Options struct {
 	Hub     Hub
 	Version string // told to clients in Connected
 	Log     *zap.Logger
+	Audit   *zap.Logger // who came, asked for what, was refused; nil: nobody wants to know
+	Control Control     // nil: this gateway is alone
 	Settings
 }
 
@@ -47,6 +49,7 @@ type Settings struct {
 	Batch     BatchOptions
 	Compress  CompressOptions
 	Topics    []TopicRule // the first that matches a topic decides
+	Auth      AuthOptions
 	// DrainWindow is the time over which Shutdown spreads its goodbyes, and the
 	// clients their coming back.
 	DrainWindow time.Duration
@@ -121,6 +124,7 @@ type live struct {
 // new ones only.
 func (g *Gateway) Reload(s Settings) {
 	fragments := s.Limits.Fragments
+	s.Session = g.guardTickets(s.Session)
 	g.admission.setRate(s.Limits.HandshakesPerSecond)
 	g.live.Store(&live{
 		Settings:    s,

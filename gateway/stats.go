@@ -35,6 +35,7 @@ type Stats struct {
 	Times      Times
 	Queues     Queues
 	Ciphers    record.PoolStats
+	Logins     LoginStats
 }
 
 // Traffic is what went over the connections. Bytes are those of the sockets,
@@ -114,6 +115,7 @@ func (g *Gateway) Stats() Stats {
 		Times:        newTimes(),
 	}
 	s.Queues.Handshakes = len(g.workers.queue)
+	g.access.addTo(&s.Logins)
 	for _, l := range *g.loops.Load() {
 		l.stats.addTo(&s)
 		letters, bytes := l.mail.depth()

@@ -36,6 +36,7 @@ type loopStats struct {
 	closes         [2][len(closeCodes) + 1]atomic.Uint64 // by whom, then in closeCodes' order, then unknown codes
 	times          loopTimes
 	ciphers        cipherCounts
+	logins         loginCounts
 }
 
 // loopTimes are a loop's distributions. seals and batches choose the samples.
@@ -69,6 +70,7 @@ func (s *loopStats) addTo(to *Stats) {
 	s.times.seal.addTo(&to.Times.Seal)
 	s.times.lag.addTo(&to.Times.Lag)
 	s.ciphers.addTo(&to.Ciphers)
+	s.logins.addTo(&to.Logins)
 }
 
 // batch counts one batch. received is when its first tick came, in microseconds
