@@ -251,7 +251,7 @@ func refusalCode(err error) (wire.CloseCode, string) {
 
 // maxSubscriptions is the smaller of the gateway's limit and the token's.
 func (c *conn) maxSubscriptions() int {
-	return auth.Narrow(c.sub.who.grant.Limits.Subscriptions, c.loop.settings().Limits.Subscriptions)
+	return c.sub.who.grant.Limits.Narrow(auth.Limits{Subscriptions: c.loop.settings().Limits.Subscriptions}).Subscriptions
 }
 
 // refuseTopic answers a filter that the token does not cover.

@@ -39,8 +39,7 @@ type loop struct {
 	started time.Time
 
 	// any goroutine reads, the loop writes
-	hasSlow atomic.Bool
-	sweeps  atomic.Bool // the loop is about to look for revoked sessions; any goroutine writes
+	signals
 	stats   loopStats
 	pulse
 
@@ -54,6 +53,12 @@ type loop struct {
 	ciphers *record.Pool
 	index   index
 	scratch scratch
+}
+
+// signals are read and written by any goroutine.
+type signals struct {
+	hasSlow atomic.Bool // the loop has slow sessions
+	sweeps  atomic.Bool // the loop is about to look for revoked sessions
 }
 
 // scratch is what one turn builds for one connection or one cohort.

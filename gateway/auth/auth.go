@@ -37,8 +37,12 @@ type Limits struct {
 	MessagesPerSecond int
 }
 
-// Narrow is the smaller of two limits of which 0 is none.
-func Narrow(a, b int) int {
+// Narrow is the tighter of the gateway's limits and the token's.
+func (l Limits) Narrow(gateway Limits) Limits {
+	return Limits{narrow(l.Subscriptions, gateway.Subscriptions), narrow(l.MessagesPerSecond, gateway.MessagesPerSecond)}
+}
+
+func narrow(a, b int) int {
 	if a == 0 || b != 0 && b < a {
 		return b
 	}

@@ -17,19 +17,19 @@ import (
 
 // Algorithms of signatures that are taken (RFC 7518, RFC 8037).
 const (
-	HS256 = "HS256"
-	RS256 = "RS256"
-	ES256 = "ES256"
-	EdDSA = "EdDSA"
+	hs256 = "HS256"
+	rs256 = "RS256"
+	es256 = "ES256"
+	edDSA = "EdDSA"
 )
 
 // Algorithms lists them.
-func Algorithms() []string { return []string{HS256, RS256, ES256, EdDSA} }
+func Algorithms() []string { return []string{hs256, rs256, es256, edDSA} }
 
 const (
-	// MinSecret is the length of the shortest secret for HS256, in bytes: RFC
+	// minSecret is the length of the shortest secret for HS256, in bytes: RFC
 	// 7518 section 3.2 wants as many bits as the hash has.
-	MinSecret  = 32
+	minSecret  = 32
 	minRSABits = 2048
 	maxRSABits = 8192 // beyond, one verification costs milliseconds
 	maxKeys    = 100  // of one set
@@ -54,7 +54,7 @@ func (k Key) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "%s key %q", k.alg, k.
 
 // NewSecret is a key for HS256. It keeps secret.
 func NewSecret(id string, secret []byte) (Key, error) {
-	return newKey(id, HS256, secret)
+	return newKey(id, hs256, secret)
 }
 
 // newKey checks that a key fits its algorithm and is strong enough.
@@ -62,24 +62,24 @@ func newKey(id, alg string, key any) (Key, error) {
 	fits := false
 	switch k := key.(type) {
 	case []byte:
-		if fits = alg == HS256; fits && len(k) < MinSecret {
-			return Key{}, fmt.Errorf("a secret of %d bytes is too short for %s: at least %d", len(k), HS256, MinSecret)
+		if fits = alg == hs256; fits && len(k) < minSecret {
+			return Key{}, fmt.Errorf("a secret of %d bytes is too short for %s: at least %d", len(k), hs256, minSecret)
 		}
 	case *rsa.PublicKey:
 		if bits := k.N.BitLen(); bits < minRSABits || bits > maxRSABits {
 			return Key{}, fmt.Errorf("an RSA key of %d bits: from %d to %d are taken", bits, minRSABits, maxRSABits)
 		}
-		fits = alg == RS256
+		fits = alg == rs256
 	case *ecdsa.PublicKey:
 		if k.Curve != elliptic.P256() {
-			return Key{}, fmt.Errorf("an EC key on %s: %s has P-256", k.Curve.Params().Name, ES256)
+			return Key{}, fmt.Errorf("an EC key on %s: %s has P-256", k.Curve.Params().Name, es256)
 		}
 		if _, err := k.ECDH(); err != nil {
 			return Key{}, errors.New("a point that is not on its curve")
 		}
-		fits = alg == ES256
+		fits = alg == es256
 	case ed25519.PublicKey:
-		fits = alg == EdDSA
+		fits = alg == edDSA
 	}
 	if !fits {
 		return Key{}, errKeyType
@@ -91,13 +91,13 @@ func newKey(id, alg string, key any) (Key, error) {
 func algorithmOf(key any) string {
 	switch key.(type) {
 	case []byte:
-		return HS256
+		return hs256
 	case *rsa.PublicKey:
-		return RS256
+		return rs256
 	case *ecdsa.PublicKey:
-		return ES256
+		return es256
 	case ed25519.PublicKey:
-		return EdDSA
+		return edDSA
 	}
 	return ""
 }

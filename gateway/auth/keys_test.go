@@ -64,8 +64,8 @@ func TestKeyFiles(t *testing.T) {
 		want    string // what the keys print as, or part of the error after "!"
 	}{
 		{"PKIX RSA", publicPEM(t, p.rsa.Public()), "", `[RS256 key "id"]`},
-		{"PKIX EC", publicPEM(t, p.ec.Public()), ES256, `[ES256 key "id"]`},
-		{"PKIX Ed25519", publicPEM(t, p.ed.Public()), EdDSA, `[EdDSA key "id"]`},
+		{"PKIX EC", publicPEM(t, p.ec.Public()), es256, `[ES256 key "id"]`},
+		{"PKIX Ed25519", publicPEM(t, p.ed.Public()), edDSA, `[EdDSA key "id"]`},
 		{"PKCS 1", pkcs1, "", `[RS256 key "id"]`},
 		{"certificate", cert, "", `[ES256 key "id"]`},
 		{"JWK with a name of its own", jwkOf(t, p.rsa.Public(), "own", nil), "", `[RS256 key "own"]`},
@@ -74,9 +74,9 @@ func TestKeyFiles(t *testing.T) {
 		{"JWK set", setOf(jwkOf(t, p.rsa.Public(), "a", nil), jwkOf(t, p.ec.Public(), "b", nil)), "", `[RS256 key "a" ES256 key "b"]`},
 		{"set with keys for other things", setOf(jwkOf(t, p.rsa.Public(), "a", func(m *jwkset.JWKMarshal) { m.USE = "enc" }),
 			jwkOf(t, p.rsa.Public(), "b", func(m *jwkset.JWKMarshal) { m.ALG = "PS256" }), jwkOf(t, p.ec.Public(), "c", nil)), "", `[ES256 key "c"]`},
-		{"wrong alg", publicPEM(t, p.rsa.Public()), ES256, "!another type"},
-		{"RSA key as a secret", publicPEM(t, p.rsa.Public()), HS256, "!another type"},
-		{"JWK and setting differ", jwkOf(t, p.ec.Public(), "a", func(m *jwkset.JWKMarshal) { m.ALG = ES256 }), RS256, "!another type"},
+		{"wrong alg", publicPEM(t, p.rsa.Public()), es256, "!another type"},
+		{"RSA key as a secret", publicPEM(t, p.rsa.Public()), hs256, "!another type"},
+		{"JWK and setting differ", jwkOf(t, p.ec.Public(), "a", func(m *jwkset.JWKMarshal) { m.ALG = es256 }), rs256, "!another type"},
 		{"private PEM", private, "", "!private key"},
 		{"private JWK", jwkOf(t, p.ec, "a", nil), "", "!private key"},
 		{"short RSA", publicPEM(t, weak.Public()), "", "!1024 bits"},

@@ -21,9 +21,9 @@ const (
 	KindToken   Kind = "token"   // by the token's jti
 )
 
-// MaxRevocations bounds the list. The one that ends first has to go when there
+// maxRevocations bounds the list. The one that ends first has to go when there
 // are more, which is counted.
-const MaxRevocations = 10_000
+const maxRevocations = 10_000
 
 // maxRevoked is the longest time that a revocation holds.
 const maxRevoked = 366 * 24 * time.Hour
@@ -117,7 +117,7 @@ func (r *Revocations) Merge(more ...Revocation) []Revocation {
 
 // shorten evicts what ends first.
 func (r *Revocations) shorten(list map[string]Revocation) {
-	over := len(list) - MaxRevocations
+	over := len(list) - maxRevocations
 	if over <= 0 {
 		return
 	}

@@ -209,8 +209,9 @@ func TestRightsCoverWholly(t *testing.T) {
 
 func TestNarrow(t *testing.T) {
 	for _, c := range [][3]int{{0, 0, 0}, {0, 5, 5}, {5, 0, 5}, {5, 3, 3}, {3, 5, 3}} {
-		if got := Narrow(c[0], c[1]); got != c[2] {
-			t.Errorf("%v: %d", c, got)
+		got := Limits{c[0], c[1]}.Narrow(Limits{c[1], c[0]})
+		if got != (Limits{c[2], c[2]}) {
+			t.Errorf("%v: %v", c, got)
 		}
 	}
 }
