@@ -40,7 +40,7 @@ type loop struct {
 
 	// any goroutine reads, the loop writes
 	signals
-	stats   loopStats
+	stats loopStats
 	pulse
 
 	// owned by the loop

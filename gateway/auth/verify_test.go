@@ -16,10 +16,10 @@ import (
 func TestEveryAlgorithm(t *testing.T) {
 	v, p := verifier(t, nil), pairs()
 	for kid, token := range map[string]string{
-		"hs": signHS(t, good()),
-		"rs": sign(t, jwt.SigningMethodRS256, "rs", p.rsa, good()),
-		"es": sign(t, jwt.SigningMethodES256, "es", p.ec, good()),
-		"ed": sign(t, jwt.SigningMethodEdDSA, "ed", p.ed, good()),
+		"hs":                                   signHS(t, good()),
+		"rs":                                   sign(t, jwt.SigningMethodRS256, "rs", p.rsa, good()),
+		"es":                                   sign(t, jwt.SigningMethodES256, "es", p.ec, good()),
+		"ed":                                   sign(t, jwt.SigningMethodEdDSA, "ed", p.ed, good()),
 		"no kid, and one key of the algorithm": sign(t, jwt.SigningMethodES256, "", p.ec, good()),
 	} {
 		g, err := v.Verify(token)
