@@ -191,6 +191,7 @@ func (h *Hub) added(key string) {
 	for _, n := range nodes {
 		if f := n.topic; f != nil && f.cover == nil {
 			f.cover = s
+			h.lighten(f)
 			h.renew(f, f.cause)
 		}
 	}
@@ -203,7 +204,8 @@ func (h *Hub) added(key string) {
 }
 
 // removed passes the topics of an ended subscription on to the next oldest one.
-func (h *Hub) removed(key string) {
+// cause is not nil if the source has lost it.
+func (h *Hub) removed(key string, cause error) {
 	s := h.cover.removed(key)
 	if s == nil {
 		return
@@ -212,6 +214,10 @@ func (h *Hub) removed(key string) {
 		if f := n.topic; f != nil && f.cover == s {
 			h.nodes = h.root.above(h.nodes[:0], f.name)
 			f.cover, f.cause = oldest(h.nodes), wire.Cause_CAUSE_RESUBSCRIBED
+			if cause != nil && f.cover == nil {
+				f.cause = wire.Cause_CAUSE_SOURCE_LOST
+				h.darken(f)
+			}
 		}
 	}
 	h.cover.settle(s)

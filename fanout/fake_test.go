@@ -144,6 +144,7 @@ func (r *fakeRedis) turn() {
 type recorder struct {
 	events []Event
 	posts  int
+	states []SourceState // what said has left out
 }
 
 func (l *recorder) Post(events []Event) {
@@ -156,6 +157,10 @@ func (l *recorder) Post(events []Event) {
 func (l *recorder) said() []string {
 	var lines []string
 	for _, e := range l.events {
+		if s, ok := e.(*SourceState); ok {
+			l.states = append(l.states, *s)
+			continue
+		}
 		lines = append(lines, eventText(e))
 	}
 	l.events = nil

@@ -15,6 +15,8 @@
 package fanout
 
 import (
+	"time"
+
 	"github.com/sealcast/sealcast/wire"
 	"github.com/sealcast/sealcast/wire/topic"
 )
@@ -37,7 +39,7 @@ type Loop interface {
 	Post(events []Event)
 }
 
-// Event is a *Tick, *Reset, *Opened, *Confirmed, *Refused or *Recalled. A loop gets events
+// Event is a *Tick, *Reset, *Opened, *Confirmed, *Refused, *Recalled or *SourceState. A loop gets events
 // in the order in which they happened at the source. After Release it may still
 // see events of the filter's topics that were posted before.
 type Event interface{ event() }
@@ -92,6 +94,16 @@ type Refused struct {
 	Err    error // wraps ErrDenied, ErrNumbers or ErrTopics; text for the user
 }
 
+// SourceState says that no ticks come for the moment, or that they come again.
+// After a loss every topic that it concerns is Reset before its next tick. A loop
+// that is attached while the source is away is told so first.
+type SourceState struct {
+	Lost   bool
+	Since  time.Time
+	Err    error    // Lost: why; nil with Topics
+	Topics []uint32 // numbers; nil: all. Shared; not to be written
+}
+
 // Position is the last tick of a topic that a subscriber has seen.
 type Position struct {
 	Topic      string
@@ -129,3 +141,5 @@ func (*Opened) event()    {}
 func (*Confirmed) event() {}
 func (*Refused) event()   {}
 func (*Recalled) event()  {}
+
+func (*SourceState) event() {}

@@ -63,6 +63,8 @@ type Hub struct {
 	link  uint64   // number of the connection that holds the subscriptions
 	nodes []*node  // scratch of one walk in the tree
 	turns turnState
+
+	outage outage
 }
 
 // book is what the hub notes about its topics and filters.
@@ -230,11 +232,13 @@ func (h *Hub) turn() (more bool) {
 		h.cover.orders = nil
 	}
 	h.count.gauge(h)
-	h.flush()
 	if h.turns.recovering && h.turns.unanswered <= 0 {
 		h.turns.recovering = false
 		h.status.ready(h.link)
+		h.back()
 	}
+	h.tellTopics()
+	h.flush()
 	return more || waiting
 }
 
@@ -260,6 +264,9 @@ func (h *Hub) obey(c *command) (work int) {
 	switch {
 	case c.attach != nil:
 		h.boxes = append(h.boxes, outbox{loop: c.attach})
+		if !h.outage.since.IsZero() {
+			h.boxes[c.loop].add(&SourceState{Lost: true, Since: h.outage.since, Err: h.outage.err})
+		}
 	case c.rules != nil:
 		h.setRules(*c.rules)
 	case c.recall != nil:
@@ -284,15 +291,18 @@ func (h *Hub) handle(it *item) {
 		h.stand()
 		h.cover.connected()
 		h.turns.recovering, h.turns.unanswered = true, len(h.cover.orders)
+	case itemAway:
+		h.away(it.note.err)
 	case itemDown:
 		h.turns.recovering = false
+		h.away(it.note.err)
 		h.count.lost.Add(1)
 		h.lost()
 	case itemAdded:
 		h.turns.unanswered--
 		h.added(it.channel)
 	case itemRemoved:
-		h.removed(it.channel)
+		h.removed(it.channel, it.note.reason())
 	case itemRefused:
 		h.turns.unanswered--
 		h.denied(it.channel, it.note.err)

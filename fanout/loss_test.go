@@ -128,7 +128,7 @@ func TestRefusalAfterReconnect(t *testing.T) {
 	r.denied["a:*"] = true
 	r.connect()
 	r.settle()
-	if e := loops[0].events[0].(*Refused); e.Ticket != ticket || !errors.Is(e.Err, ErrDenied) {
+	if e := loops[0].events[1].(*Refused); e.Ticket != ticket || !errors.Is(e.Err, ErrDenied) {
 		t.Errorf("refused %+v", e)
 	}
 	expect(t, loops[0], "refused a:**", "reset 1/1 CAUSE_SOURCE_LOST")

@@ -12,6 +12,7 @@ const (
 	itemOverflow                  // messages were dropped at this point
 	itemUp                        // there is a connection, without any subscription
 	itemDown                      // the connection is lost
+	itemAway                      // it cannot be made
 	itemAdded                     // the source has confirmed a subscription
 	itemRemoved                   // a subscription has ended
 	itemRefused                   // the source has refused a subscription
@@ -28,9 +29,17 @@ type item struct {
 }
 
 type note struct {
-	err     error               // itemDown, itemRefused
+	err     error               // itemDown, itemAway, itemRefused; itemRemoved: the part of the source was lost
 	link    uint64              // itemUp: number of the connection
 	dropped map[string]struct{} // itemOverflow: the channels; nil: too many to name
+}
+
+// reason is why, if anything is known of it.
+func (n *note) reason() error {
+	if n == nil {
+		return nil
+	}
+	return n.err
 }
 
 // via tells whether the copy came through this subscription.

@@ -41,6 +41,9 @@ func (s *redisSource) run(ctx context.Context) {
 		} else {
 			turn++
 			failures++
+			if failures == 1 {
+				s.queue.put(item{kind: itemAway, note: &note{err: err}})
+			}
 			if failures <= len(addrs) { // what follows is in Ready
 				s.opt.Log.Warn("redis cannot be reached, trying again", zap.String("addr", addr), zap.Error(err))
 			}

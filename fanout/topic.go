@@ -30,6 +30,7 @@ type feed struct {
 	rule       *Rule // nil: nothing is kept
 	past       past
 	recalled   Ticket // of the last Recall that has looked here
+	dark       bool   // its part of the source is lost
 	discovered bool   // opened by a message
 	touched    int64  // microseconds since the Unix epoch, of the last tick or of the opening
 }

@@ -114,6 +114,7 @@ func (l *loop) handOver(events []fanout.Event) {
 		case *fanout.Recalled:
 			l.flush()
 			l.recalled(e)
+		case *fanout.SourceState: // admin's /readyz tells it
 		default:
 			l.gateway.log.DPanic("unknown event from the hub", zap.Any("event", e))
 		}
