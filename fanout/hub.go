@@ -63,16 +63,15 @@ type Hub struct {
 	link  uint64   // number of the connection that holds the subscriptions
 	nodes []*node  // scratch of one walk in the tree
 	turns turnState
-
-	outage outage
 }
 
-// book is what the hub notes about its topics and filters.
+// book is what the hub notes about its topics, its filters and the source.
 type book struct {
 	filters    int
 	standing   []*want // of the rules
 	discovered int     // topics that were opened by a message
 	lastNumber uint32
+	outage     outage
 }
 
 // turnState is what the hub keeps from one turn to the next besides topics and filters.
