@@ -101,7 +101,7 @@ func readPrivate(name, path, command string) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	case !info.Mode().IsRegular():
 		return nil, advise(fmt.Errorf("%s %s is not a regular file", name, path), "name the file that `"+command+"` wrote")
-	case info.Mode().Perm()&^0o600 != 0:
+	case exposed(info, os.Geteuid()):
 		return nil, advise(fmt.Errorf("%s %s has mode %04o: others than its owner may use it", name, path, info.Mode().Perm()), "chmod 600 "+path)
 	case info.Size() > maxKeyFile:
 		return nil, advise(fmt.Errorf("%s %s is longer than %d bytes", name, path, maxKeyFile), "it must be as `"+command+"` wrote it")
@@ -111,6 +111,17 @@ func readPrivate(name, path, command string) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return content, nil
+}
+
+// exposed tells whether others than this process's user may use a file. A file
+// of another owner may be readable by a group, because then this process reads
+// it as a member: so Kubernetes hands out secrets (fsGroup).
+func exposed(info fs.FileInfo, user int) bool {
+	allowed := fs.FileMode(0o600)
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok && int(stat.Uid) != user && user != 0 {
+		allowed = 0o640
+	}
+	return info.Mode().Perm()&^allowed != 0
 }
 
 // writeKey writes a key file with mode 0600. It replaces a file only by force,

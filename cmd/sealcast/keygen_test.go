@@ -227,3 +227,40 @@ func TestReplaceKeepsTheOwner(t *testing.T) {
 		t.Errorf("got %q", content)
 	}
 }
+
+// A group may read a key file only if that is how this process reads it.
+func TestKeyFileOfAnotherOwner(t *testing.T) {
+	path := write(t, filepath.Join(t.TempDir(), "key"), "", 0o600)
+	const own, other, root = 1000, 1001, 0
+	if os.Geteuid() == root {
+		if err := os.Chown(path, own, own); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		mode    os.FileMode
+		user    int
+		exposed bool
+	}{
+		{0o600, own, false}, {0o640, own, true}, {0o644, own, true},
+		{0o440, other, false}, {0o640, other, false}, {0o660, other, true}, {0o444, other, true},
+		{0o640, root, true},
+	} {
+		if err := os.Chmod(path, c.mode); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		user := c.user
+		if owner := int(info.Sys().(*syscall.Stat_t).Uid); user == own {
+			user = owner // whoever runs the test
+		} else if user == other {
+			user = owner + 1
+		}
+		if exposed(info, user) != c.exposed {
+			t.Errorf("mode %04o, user %d: exposed is %v", c.mode, user, !c.exposed)
+		}
+	}
+}
