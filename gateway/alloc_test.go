@@ -107,9 +107,9 @@ func TestAMillionDeliveriesAllocateNothing(t *testing.T) {
 		return func() {
 			for _, handOver := range prepared {
 				handOver()
-			}
-			for _, r := range readers {
-				r.await(handOvers)
+				for _, r := range readers {
+					r.await(1)
+				}
 			}
 		}
 	}

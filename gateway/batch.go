@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"math"
+
 	"go.uber.org/zap"
 
 	"github.com/sealcast/sealcast/fanout"
@@ -18,6 +20,7 @@ type plainFrame struct {
 	start, end int
 	from, to   int // entries[from:to]
 	ticks      int
+	merged     uint64 // earlier ticks that these stand for
 }
 
 // build is out 5 — it turns entries, in their order, into the plaintexts of a few
@@ -32,20 +35,17 @@ func (l *loop) build(entries []entry, with *compressor) {
 	clear(s.frames)
 	s.arena, s.frames, s.heads = trim(s.arena), s.frames[:0], trim(s.heads)
 	for from := 0; from < len(entries); {
-		if _, ok := entries[from].(*fanout.Opened); ok {
+		switch x := entries[from].what.(type) {
+		case *fanout.Opened:
 			from = l.buildTopics(entries, from)
-			continue
-		}
-		if _, ok := entries[from].(*lastValue); ok {
+		case *lastValue:
 			from = l.buildValues(entries, from)
-			continue
-		}
-		if x, ok := entries[from].(*control); ok {
-			l.addFrame(append(s.arena, x.plaintext...), from, from+1, 0)
+		case *control:
+			l.addFrame(append(s.arena, x.plaintext...), plainFrame{from: from, to: from + 1})
 			from++
-			continue
+		default:
+			from = l.buildBatch(entries, from, with)
 		}
-		from = l.buildBatch(entries, from, with)
 	}
 }
 
@@ -53,44 +53,65 @@ func (l *loop) build(entries []entry, with *compressor) {
 // the limits of a batch, and returns where it stopped. A frame that is to be
 // compressed ends with its class.
 func (l *loop) buildBatch(entries []entry, from int, with *compressor) int {
-	s, max := &l.scratch, &l.settings().Batch
-	items, size, ticks, to := s.items[:0], 0, 0, from
-	for ; to < len(entries) && len(items) < max.MaxTicks; to++ {
-		item, ok := l.item(entries[to])
-		if !ok || with != nil && l.class(entries[to]) != l.class(entries[from]) {
+	s, f := &l.scratch, plainFrame{from: from, to: from}
+	items, size := s.items[:0], 0
+	maxTicks, maxBytes := math.MaxInt, wire.MaxTick
+	for ; f.to < len(entries); f.to++ {
+		e := &entries[f.to]
+		item, ok := l.item(e)
+		if !ok || with != nil && l.class(e) != l.class(&entries[from]) {
 			break
 		}
-		next := len(item.Head) + len(item.Payload) + itemOverhead
-		if len(items) > 0 && size+next > min(max.MaxBytes, wire.MaxTick) {
+		limits := l.batchLimits(e)
+		maxTicks, maxBytes = min(maxTicks, limits.MaxTicks), min(maxBytes, limits.MaxBytes)
+		next := itemBytes(e)
+		if len(items) > 0 && (len(items) >= maxTicks || size+next > maxBytes) {
 			break
 		}
-		if _, isTick := entries[to].(*fanout.Tick); isTick {
-			ticks++
+		if _, isTick := e.what.(*fanout.Tick); isTick {
+			f.ticks++
+			f.merged += e.skipped
 		}
 		size += next
 		items = append(items, item)
 	}
 	arena := wire.AppendBatchFrame(s.arena, items)
-	if ticks > 0 && !s.late {
-		l.stats.batch(ticks, len(arena)-len(s.arena), items[0].ReceivedUS)
+	if f.ticks > 0 && !s.late {
+		l.stats.batch(f.ticks, len(arena)-len(s.arena), items[0].ReceivedUS)
 	}
-	l.addFrame(l.compress(arena, entries[from], with), from, to, ticks)
+	l.addFrame(l.compress(arena, &entries[from], with), f)
 	clear(items)
 	s.items = items
-	return to
+	return f.to
 }
 
 // item is an event's entry in a batch; false for an event that does not stand in one.
-func (l *loop) item(e entry) (wire.BatchItem, bool) {
-	switch e := e.(type) {
+func (l *loop) item(e *entry) (wire.BatchItem, bool) {
+	switch x := e.what.(type) {
 	case *fanout.Tick:
-		return wire.BatchItem{Head: e.Head, Payload: e.Payload, ReceivedUS: e.ReceivedUS}, true
+		return wire.BatchItem{Head: x.Head, Payload: x.Payload, ReceivedUS: x.ReceivedUS, Skipped: e.skipped}, true
 	case *fanout.Reset:
 		start := len(l.scratch.heads)
-		l.scratch.heads = wire.AppendReset(l.scratch.heads, e.Topic, e.Epoch, e.NextSeq, e.Cause)
+		l.scratch.heads = wire.AppendReset(l.scratch.heads, x.Topic, x.Epoch, x.NextSeq, x.Cause)
 		return wire.BatchItem{Head: l.scratch.heads[start:]}, true
 	}
 	return wire.BatchItem{}, false
+}
+
+// itemBytes is about what an event takes in a batch.
+func itemBytes(e *entry) int {
+	if x, ok := e.what.(*fanout.Tick); ok {
+		return len(x.Head) + len(x.Payload) + itemOverhead
+	}
+	return 2 * itemOverhead
+}
+
+// batchLimits are those of a topic.
+func (l *loop) batchLimits(e *entry) *BatchOptions {
+	if e.topic == nil {
+		return &l.settings().Batch
+	}
+	return &e.topic.policy(l.settings().rules).batch
 }
 
 // buildTopics announces a run of new topics.
@@ -98,7 +119,7 @@ func (l *loop) buildTopics(entries []entry, from int) int {
 	topics := &wire.Topics{}
 	to := from
 	for ; to < len(entries) && len(topics.Topics) < topicsPerMessage; to++ {
-		e, ok := entries[to].(*fanout.Opened)
+		e, ok := entries[to].what.(*fanout.Opened)
 		if !ok {
 			break
 		}
@@ -110,12 +131,13 @@ func (l *loop) buildTopics(entries []entry, from int) int {
 		l.gateway.log.Error("topics not encoded", zap.Error(err))
 		return to
 	}
-	l.addFrame(arena, from, to, 0)
+	l.addFrame(arena, plainFrame{from: from, to: to})
 	return to
 }
 
-func (l *loop) addFrame(arena []byte, from, to, ticks int) {
-	start := len(l.scratch.arena)
+// addFrame takes the end of arena, behind what was there, for a frame.
+func (l *loop) addFrame(arena []byte, f plainFrame) {
+	f.start, f.end = len(l.scratch.arena), len(arena)
 	l.scratch.arena = arena
-	l.scratch.frames = append(l.scratch.frames, plainFrame{start: start, end: len(arena), from: from, to: to, ticks: ticks})
+	l.scratch.frames = append(l.scratch.frames, f)
 }

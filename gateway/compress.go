@@ -97,7 +97,7 @@ func (l *loop) inForce(c *compressor) *compressor {
 // begins with first, unless it is small or of a class that stays as it is. A
 // cohort's frame is compressed once; all that it shares one compression with
 // are ticks of its class.
-func (l *loop) compress(arena []byte, first entry, with *compressor) []byte {
+func (l *loop) compress(arena []byte, first *entry, with *compressor) []byte {
 	start := len(l.scratch.arena)
 	if with == nil || len(arena)-start < l.settings().Compress.MinBytes || l.class(first) == classOff {
 		return arena
@@ -110,68 +110,21 @@ func (l *loop) compress(arena []byte, first entry, with *compressor) []byte {
 	return packed
 }
 
-// class says which topics may be compressed together: those of equal classes.
-type class uint32
-
-const (
-	classOff class = 0       // never compressed
-	classAny class = 1 << 31 // what is no tick and no reset, and ends a run of them
-)
-
-// classTable is the classes of the topics' rules.
-type classTable struct {
-	rules    []TopicRule
-	classes  []class // of rules
-	fallback class   // where no rule matches
-	uniform  bool    // all are of the class fallback
-}
-
-func newClassTable(rules []TopicRule) *classTable {
-	known := map[string]class{"": classOff, DefaultClass: 1}
-	t := &classTable{rules: rules, fallback: known[DefaultClass], uniform: true}
-	for _, r := range rules {
-		if _, ok := known[r.Compress]; !ok {
-			known[r.Compress] = class(len(known))
-		}
-		t.classes = append(t.classes, known[r.Compress])
-		t.uniform = t.uniform && known[r.Compress] == t.fallback
-	}
-	return t
-}
-
-func (t *classTable) of(name string) class {
-	for i := range t.rules {
-		if t.rules[i].Match.Match(name) {
-			return t.classes[i]
-		}
-	}
-	return t.fallback
-}
-
-// class looks an entry's class up. A topic that nobody on the loop follows any
-// more, of which a slow session still has ticks, is not compressed.
-func (l *loop) class(e entry) class {
-	var number uint32
-	switch e := e.(type) {
-	case *fanout.Tick:
-		number = e.Topic
-	case *fanout.Reset:
-		number = e.Topic
+// class is an entry's. A topic that nobody on the loop follows is not compressed.
+func (l *loop) class(e *entry) class {
+	switch e.what.(type) {
+	case *fanout.Tick, *fanout.Reset:
 	default:
 		return classAny
 	}
-	table := l.settings().classes
-	if table.uniform {
-		return table.fallback
-	}
-	t, ok := l.index.topics[number]
-	if !ok {
+	table := l.settings().rules
+	switch {
+	case table.uniform:
+		return table.fallback.class
+	case e.topic == nil:
 		return classOff
 	}
-	if t.classFrom != table {
-		t.class, t.classFrom = table.of(t.Name), table
-	}
-	return t.class
+	return e.topic.policy(table).class
 }
 
 // classedEntry is an entry that is being sorted.
@@ -196,9 +149,9 @@ func (l *loop) groupClasses(entries []entry) {
 // endOfRun finds the end of the ticks and resets from entries[from] on, and
 // tells whether they are of more than one class.
 func (l *loop) endOfRun(entries []entry, from int) (to int, mixed bool) {
-	first := l.class(entries[from])
+	first := l.class(&entries[from])
 	for to = from; to < len(entries); to++ {
-		c := l.class(entries[to])
+		c := l.class(&entries[to])
 		if c == classAny {
 			break
 		}
@@ -209,8 +162,8 @@ func (l *loop) endOfRun(entries []entry, from int) (to int, mixed bool) {
 
 func (l *loop) sortRun(entries []entry) {
 	run := l.scratch.classed[:0]
-	for _, e := range entries {
-		run = append(run, classedEntry{e, l.class(e)})
+	for i := range entries {
+		run = append(run, classedEntry{entries[i], l.class(&entries[i])})
 	}
 	slices.SortStableFunc(run, func(a, b classedEntry) int { return int(a.class) - int(b.class) })
 	for i := range run {

@@ -18,10 +18,10 @@ const queueFull = "too slow: slow.queue is full"
 
 // subscriber is what a push session in service holds on its loop.
 type subscriber struct {
-	filters  []*heldFilter // in order of id
-	requests []*request    // that wait for the source, or for what the hub remembers
-	asking   *request      // of these, the one that the hub has been asked for
-	codec    *compressor   // of batches; nil: none
+	filters  []holding   // in order of id
+	requests []*request  // that wait for the source, or for what the hub remembers
+	asking   *request    // of these, the one that the hub has been asked for
+	codec    *compressor // of batches; nil: none
 	cohort   *cohort
 	place    int // in cohort.members
 
@@ -67,11 +67,11 @@ func (c *conn) isSlow() bool {
 func (l *loop) writeFrames(c *conn) int {
 	s := &l.scratch
 	s.out = s.out[:0]
-	done, ticks := 0, 0
+	done, ticks, merged := 0, 0, uint64(0)
 	for i := range s.frames {
 		f := &s.frames[i]
 		c.sendRecord(wire.KindRecord, s.arena[f.start:f.end])
-		done, ticks = f.to, ticks+f.ticks
+		done, ticks, merged = f.to, ticks+f.ticks, merged+f.merged
 		if len(s.out) < writeChunk && i < len(s.frames)-1 {
 			continue
 		}
@@ -82,6 +82,9 @@ func (l *loop) writeFrames(c *conn) int {
 		}
 	}
 	l.stats.delivered.Add(uint64(ticks))
+	if merged > 0 {
+		l.stats.merged.Add(merged)
+	}
 	return done
 }
 
@@ -94,25 +97,25 @@ func (l *loop) enqueue(c *conn, entries []entry) bool {
 		l.slow = append(l.slow, c)
 		l.hasSlow.Store(true)
 	}
-	for _, e := range entries {
-		n := entryBytes(e)
+	for i := range entries {
+		n := entryBytes(&entries[i])
 		if len(sub.queue) > 0 && sub.bytes+n > l.settings().Slow.Queue {
 			return false
 		}
-		sub.queue = append(sub.queue, e)
+		sub.queue = append(sub.queue, entries[i])
 		sub.bytes += n
 	}
 	return true
 }
 
-func entryBytes(e entry) int {
-	switch e := e.(type) {
+func entryBytes(e *entry) int {
+	switch x := e.what.(type) {
 	case *fanout.Tick:
-		return len(e.Payload) + tickOverhead
+		return len(x.Payload) + tickOverhead
 	case *control:
-		return len(e.plaintext) + tickOverhead
+		return len(x.plaintext) + tickOverhead
 	case *lastValue:
-		return len(e.Payload) + tickOverhead
+		return len(x.Payload) + tickOverhead
 	}
 	return tickOverhead
 }
@@ -169,7 +172,7 @@ func (c *conn) noteProgress() {
 func (l *loop) sendQueued(c *conn) {
 	sub := c.sub
 	done := 0
-	if s, ok := sub.queue[0].(*seam); ok {
+	if s, ok := sub.queue[0].what.(*seam); ok {
 		l.sendSeam(c, s)
 		sub.bridging = len(s.entries) > 0
 		if !sub.bridging {
@@ -182,8 +185,8 @@ func (l *loop) sendQueued(c *conn) {
 	if c.phase != phaseOpen {
 		return
 	}
-	for _, e := range sub.queue[:done] {
-		sub.bytes -= entryBytes(e)
+	for i := range sub.queue[:done] {
+		sub.bytes -= entryBytes(&sub.queue[i])
 	}
 	clear(sub.queue[:done])
 	sub.queue = sub.queue[done:]

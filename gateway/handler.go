@@ -79,7 +79,7 @@ func (c *conn) send(f *wire.ServerFrame) {
 	}
 	c.loop.scratch.plain = trim(plain)
 	if c.isSlow() {
-		if !c.loop.enqueue(c, []entry{&control{plaintext: slices.Clone(plain)}}) {
+		if !c.loop.enqueue(c, []entry{{what: &control{plaintext: slices.Clone(plain)}}}) {
 			c.end(wire.CloseTooSlow, queueFull)
 		}
 		return
@@ -149,9 +149,12 @@ func (r *request) remove(h *heldFilter, name string) {
 
 // holds tells whether the session has f already; filters that wait count too.
 func (c *conn) holds(f topic.Filter) bool {
-	is := func(h *heldFilter) bool { return h.Filter == f }
-	return slices.ContainsFunc(c.sub.filters, is) ||
-		slices.ContainsFunc(c.sub.requests, func(r *request) bool { return r.holds(f) })
+	return c.sub.holding(f) >= 0 || slices.ContainsFunc(c.sub.requests, func(r *request) bool { return r.holds(f) })
+}
+
+// holding is where a filter stands among those that the session holds; -1: nowhere.
+func (s *subscriber) holding(f topic.Filter) int {
+	return slices.IndexFunc(s.filters, func(h holding) bool { return h.Filter == f })
 }
 
 func (c *conn) held() int {
@@ -163,7 +166,7 @@ func (c *conn) held() int {
 }
 
 // newTopics lists what the added filters match and the old ones do not, each once.
-func (x *index) newTopics(old, added []*heldFilter) []*wire.TopicState {
+func (x *index) newTopics(old []holding, added []*heldFilter) []*wire.TopicState {
 	x.turn++
 	for _, h := range old {
 		h.turn = x.turn
@@ -200,9 +203,10 @@ func (c *conn) giveBack(f topic.Filter, name string) bool {
 	if !ok {
 		return false
 	}
-	if slices.Contains(c.sub.filters, h) {
-		l.join(c, slices.DeleteFunc(slices.Clone(c.sub.filters), func(o *heldFilter) bool { return o == h }))
-		l.letGo(h)
+	if i := c.sub.holding(f); i >= 0 {
+		if l.regroup(c, slices.Delete(slices.Clone(c.sub.filters), i, i+1)) {
+			l.letGo(h)
+		}
 		return true
 	}
 	for _, r := range c.sub.requests {
@@ -223,8 +227,8 @@ func (l *loop) unsubscribeAll(c *conn) {
 		return
 	}
 	l.leave(c)
-	for _, h := range c.sub.filters {
-		l.letGo(h)
+	for i := range c.sub.filters {
+		l.letGo(c.sub.filters[i].heldFilter)
 	}
 	for _, r := range c.sub.requests {
 		for _, h := range slices.Clone(r.filters) {

@@ -20,7 +20,7 @@ type index struct {
 	patterns  []*heldFilter // those of filters that are patterns
 	cohorts   map[string]*cohort
 	asked     map[fanout.Ticket]*request // that wait for what the hub remembers
-	dirty     []*cohort                  // with pending events
+	touched   []*cohort                  // whose batch has to be looked at when the turn ends
 	turn      uint64                     // marks cohorts that an event has reached already
 	lastID    uint32                     // of held filters
 	lastTopic uint32                     // no number in topics has been above it
@@ -33,8 +33,11 @@ type index struct {
 type loopTopic struct {
 	fanout.TopicState // NextSeq and Epoch as of the last event
 	filters           []*heldFilter
-	class             class
-	classFrom         *classTable // that class was looked up in; nil: none yet
+	rule              *policy
+	ruledBy           *ruleTable // that rule was looked up in; nil: none yet
+	pace              *pace      // of the rule; nil: none yet
+	mark              uint64     // turn in which at was set
+	at                int        // where its tick stands in what is being merged
 }
 
 // heldFilter is a filter that at least one session of the loop holds or waits for.
@@ -96,6 +99,9 @@ func (l *loop) drop(h *heldFilter) {
 		t.filters = without(t.filters, h)
 		if len(t.filters) == 0 {
 			delete(x.topics, t.Number)
+			if t.pace != nil {
+				t.pace.take(l)
+			}
 		}
 	}
 }

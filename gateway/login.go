@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"errors"
-	"slices"
 	"strconv"
 	"time"
 
@@ -306,10 +305,13 @@ func (c *conn) onRefreshed(lg *login) {
 // session then belongs to the cohort of those that are left.
 func (c *conn) dropForbidden() {
 	var filters []*heldFilter
+	for i := range c.sub.filters {
+		filters = append(filters, c.sub.filters[i].heldFilter)
+	}
 	for _, r := range c.sub.requests {
 		filters = append(filters, r.filters...)
 	}
-	for _, h := range slices.Concat(c.sub.filters, filters) {
+	for _, h := range filters {
 		if c.phase == phaseOpen && !c.sub.who.grant.Rights.Allow(h.Filter) {
 			c.audit("withdrawal", zap.Stringer("filter", h.Filter))
 			c.withdraw(h, errNotCovered)

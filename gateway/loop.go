@@ -47,12 +47,18 @@ type loop struct {
 	live    *live // settings of this turn
 	now     int64 // milliseconds since started, as of the last tick; from 1, because 0 stands for never
 	unix    int64 // seconds since the Unix epoch, as of the last tick
-	wheel   wheel
+	timers
 	slow    []*conn
 	buffers *frame.Buffers
 	ciphers *record.Pool
 	index   index
 	scratch scratch
+}
+
+// timers are a coarse one for each connection, and fine ones for what is to be sent.
+type timers struct {
+	wheel  wheel
+	alarms alarms
 }
 
 // signals are read and written by any goroutine.
@@ -131,43 +137,59 @@ func (l *loop) beginTurn() (outer bool) {
 func (l *loop) Run(context.Context) error {
 	defer l.endTurn(l.beginTurn())
 	letters, wanted := l.mail.take()
+	l.alarms.now = int64(time.Since(l.started))
 	for i := range letters {
 		l.read(&letters[i])
 	}
+	l.guard(l.finishTurn)
 	if !wanted.IsZero() {
 		l.tick(wanted)
 	}
 	return nil
 }
 
+// finishTurn does what has become due by now.
+func (l *loop) finishTurn() {
+	l.alarms.ring(l)
+	l.closeBatches()
+	l.alarms.arm(l)
+}
+
 func (l *loop) read(x *letter) {
+	switch {
+	case x.events != nil:
+		l.guard(func() { l.handOver(x.events) })
+	case x.done != nil:
+		defer l.rescue(nil)
+		l.finish(x.done)
+	case x.call != nil:
+		defer l.rescue(nil)
+		x.call()
+	}
+}
+
+// guard runs work for all sessions of the loop.
+func (l *loop) guard(work func()) {
 	whole := false
 	defer func() {
-		if !whole && x.events != nil {
+		if !whole {
 			l.abandon()
 		}
 	}()
 	defer l.rescue(nil)
-	switch {
-	case x.events != nil:
-		l.handOver(x.events)
-	case x.done != nil:
-		l.finish(x.done)
-	case x.call != nil:
-		x.call()
-	}
+	work()
 	whole = true
 }
 
 // abandon cuts every session of the loop that takes ticks, after a panic in work
 // for all of them: some ticks may be lost, and a lost tick is never silent.
 func (l *loop) abandon() {
-	for _, co := range l.index.dirty {
-		clear(co.pending)
-		co.pending = co.pending[:0]
+	for _, co := range l.index.cohorts {
+		clear(co.pending.entries)
+		co.pending.entries, co.pending.touched = co.pending.entries[:0], false
 	}
-	clear(l.index.dirty)
-	l.index.dirty = l.index.dirty[:0]
+	clear(l.index.touched)
+	l.index.touched = l.index.touched[:0]
 	for _, c := range l.index.conns.all() {
 		if c.sub != nil && c.phase != phaseClosed {
 			_ = l.el.Close(c.gc)

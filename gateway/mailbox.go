@@ -73,6 +73,16 @@ func (m *mailbox) tick() {
 	m.kick()
 }
 
+// ring wakes the loop for its alarms.
+func (m *mailbox) ring() {
+	m.mu.Lock()
+	if m.closed {
+		m.mu.Unlock()
+		return
+	}
+	m.kick()
+}
+
 // kick unlocks and wakes the loop unless it is about to look anyway.
 func (m *mailbox) kick() {
 	wake := !m.kicked

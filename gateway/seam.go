@@ -94,11 +94,16 @@ func (l *loop) grant(r *request, memories map[uint32]*fanout.Memory) {
 	if c.phase != phaseOpen {
 		return
 	}
-	c.sub.requests = slices.Delete(c.sub.requests, 0, 1) // r, as proceed goes by order
 	fresh := l.index.newTopics(c.sub.filters, r.filters)
-	filters := slices.Concat(c.sub.filters, r.filters)
+	filters := slices.Clone(c.sub.filters)
+	for _, h := range r.filters {
+		filters = append(filters, holding{heldFilter: h})
+	}
 	sortFilters(filters)
-	l.join(c, filters)
+	if !l.regroup(c, filters) {
+		return
+	}
+	c.sub.requests = slices.Delete(c.sub.requests, 0, 1) // r, as proceed goes by order
 	entries := l.remember(fresh, memories)
 
 	r.keepHeld()
@@ -120,7 +125,7 @@ func (r *request) keepHeld() {
 	c := r.conn
 	r.names = slices.DeleteFunc(r.names, func(name string) bool {
 		f, err := topic.ParseFilter(name)
-		if err == nil && slices.Contains(c.sub.filters, c.loop.index.filters[f]) {
+		if err == nil && c.sub.holding(f) >= 0 {
 			return false
 		}
 		c.sendError(r.id, wire.CloseForbidden, "not subscribed: refused, or given back meanwhile", name)
@@ -158,12 +163,12 @@ func (l *loop) remember(fresh []*wire.TopicState, memories map[uint32]*fanout.Me
 		case m.Recovered:
 			t.Recovered, t.NextSeq = true, m.Since+1
 			for _, tick := range m.Ticks {
-				entries = append(entries, tick)
+				entries = append(entries, entry{what: tick, topic: l.index.topics[t.Number]})
 				room -= len(tick.Payload) + tickOverhead
 			}
 		default:
 			for _, tick := range m.Ticks {
-				entries = append(entries, &lastValue{Tick: tick, epoch: m.Epoch, stale: m.Stale})
+				entries = append(entries, entry{what: &lastValue{Tick: tick, epoch: m.Epoch, stale: m.Stale}})
 			}
 		}
 	}
@@ -188,7 +193,7 @@ func (l *loop) bridge(c *conn, entries []entry) {
 		return
 	}
 	c.sub.bridging = true
-	if !l.enqueue(c, []entry{s}) {
+	if !l.enqueue(c, []entry{{what: s}}) {
 		c.end(wire.CloseTooSlow, queueFull)
 	}
 }
@@ -211,10 +216,10 @@ func (l *loop) sendSeam(c *conn, s *seam) {
 func chunk(entries []entry) int {
 	n, bytes := 0, 0
 	for n < len(entries) && (n == 0 || bytes < writeChunk) {
-		if _, ok := entries[n].(*seam); ok {
+		if _, ok := entries[n].what.(*seam); ok {
 			break
 		}
-		bytes += entryBytes(entries[n])
+		bytes += entryBytes(&entries[n])
 		n++
 	}
 	return n
@@ -227,7 +232,7 @@ func (l *loop) buildValues(entries []entry, from int) int {
 	m := &wire.Snapshot{}
 	size, to := 0, from
 	for ; to < len(entries) && len(m.Values) < limits.MaxTicks; to++ {
-		v, ok := entries[to].(*lastValue)
+		v, ok := entries[to].what.(*lastValue)
 		if !ok {
 			break
 		}
@@ -244,6 +249,6 @@ func (l *loop) buildValues(entries []entry, from int) int {
 		l.gateway.log.Error("last values not encoded", zap.Error(err))
 		return to
 	}
-	l.addFrame(arena, from, to, 0)
+	l.addFrame(arena, plainFrame{from: from, to: to})
 	return to
 }

@@ -85,8 +85,9 @@ type HeartbeatOptions struct {
 	Timeout  time.Duration // silence of the client that ends the connection
 }
 
-// BatchOptions bound one batch.
+// BatchOptions say when a batch closes: at whatever comes first.
 type BatchOptions struct {
+	MaxDelay time.Duration // after its first tick; 0: at once
 	MaxTicks int
 	MaxBytes int
 }
@@ -102,7 +103,10 @@ type CompressOptions struct {
 // the class DefaultClass.
 type TopicRule struct {
 	Match    topic.Filter
-	Compress string // class: only topics of one class share a compressed frame; "" is never compressed
+	Compress string        // class: only topics of one class share a compressed frame; "" is never compressed
+	Latest   bool          // ticks may be merged into newer ones; else each is delivered
+	MaxRate  float64       // with Latest: ticks a second of each topic, at most; 0: no bound
+	Batch    *BatchOptions // nil: as for all topics. A batch closes when one of its topics wants it
 }
 
 // DefaultClass is the class of topics that are nobody's secret.
@@ -112,7 +116,7 @@ const DefaultClass = "public"
 // replaced as a whole and never changed.
 type live struct {
 	Settings
-	classes     *classTable
+	rules       *ruleTable
 	connections int64        // the effective limit
 	push        frame.Limits // of /ws
 	echo        frame.Limits // of /echo, sealed
@@ -128,7 +132,7 @@ func (g *Gateway) Reload(s Settings) {
 	g.admission.setRate(s.Limits.HandshakesPerSecond)
 	g.live.Store(&live{
 		Settings:    s,
-		classes:     newClassTable(s.Topics),
+		rules:       newRuleTable(s.Topics, s.Batch),
 		connections: g.connectionLimit(int64(s.Limits.Connections)),
 		push:        frame.Limits{MessageBytes: s.Limits.Message + recordOverhead, Fragments: fragments},
 		echo:        frame.Limits{MessageBytes: s.Echo.MaxMessage + recordOverhead, Fragments: fragments},

@@ -25,6 +25,7 @@ type Stats struct {
 	EnrollFailed   uint64 // accepted, but not taken by a loop
 	TicketsRefused uint64 // the client went on with a full handshake
 	Delivered      uint64 // ticks sealed for a session
+	Merged         uint64 // ticks that such a tick stands for besides itself
 	TooSlow        uint64 // sessions ended with 4413
 	Panics         uint64 // on loops and in workers
 	Stalls         uint64 // turns of a loop that lasted longer than 100 ms

@@ -28,6 +28,7 @@ type loopStats struct {
 	compressedFrom, compressedTo atomic.Uint64
 
 	delivered      atomic.Uint64
+	merged         atomic.Uint64
 	ticketsRefused atomic.Uint64
 	panics, stalls atomic.Uint64
 	slowSessions   atomic.Int64
@@ -54,6 +55,7 @@ func (s *loopStats) addTo(to *Stats) {
 	to.CompressedFrom += s.compressedFrom.Load()
 	to.CompressedTo += s.compressedTo.Load()
 	to.Delivered += s.delivered.Load()
+	to.Merged += s.merged.Load()
 	to.TicketsRefused += s.ticketsRefused.Load()
 	to.Panics += s.panics.Load()
 	to.Stalls += s.stalls.Load()

@@ -1,0 +1,110 @@
+package gateway
+
+import (
+	"time"
+
+	"github.com/sealcast/sealcast/fanout"
+)
+
+// Conflation, for topics whose policy is latest: of the ticks that wait together
+// only the newest goes on, and covers the others.
+
+// first is the first sequence number that a tick covers.
+func (e *entry) first() uint64 { return e.what.(*fanout.Tick).Seq - e.skipped }
+
+// cover merges older, an earlier tick of the same topic and epoch, into e.
+func (e *entry) cover(older *entry) {
+	e.skipped = e.what.(*fanout.Tick).Seq - min(e.first(), older.first())
+}
+
+// merge leaves one tick of each topic with policy latest, the newest in the place
+// of the oldest, so that a topic which changes often waits no longer than others.
+// It works in entries itself. Nothing is merged across a reset of the topic.
+func (l *loop) merge(entries []entry) []entry {
+	l.index.turn++
+	turn, table, out := l.index.turn, l.settings().rules, entries[:0]
+	for i := range entries {
+		e := entries[i]
+		switch e.what.(type) {
+		case *fanout.Tick:
+			t := e.topic
+			if t == nil || !t.policy(table).latest {
+				break
+			}
+			if t.mark == turn {
+				e.cover(&out[t.at])
+				out[t.at] = e
+				continue
+			}
+			t.mark, t.at = turn, len(out)
+		case *fanout.Reset:
+			e.topic.mark = 0
+		}
+		out = append(out, e)
+	}
+	clear(entries[len(out):])
+	return out
+}
+
+// pace lets a topic's ticks pass at most once an interval: the newest of each,
+// the last one too.
+type pace struct {
+	topic    *loopTopic
+	cohort   *cohort // nil: for the whole loop
+	interval time.Duration
+	next     int64 // of the loop's clock: the next tick may pass
+	held     entry // the newest tick that came since; nothing: none
+	alarm    alarm // at next, while one is held
+
+	sent, turn uint64 // of a cohort: the last tick that passed, and when
+}
+
+func newPace(t *loopTopic, co *cohort, interval time.Duration) *pace {
+	p := &pace{topic: t, cohort: co, interval: interval}
+	p.alarm.owner = p
+	return p
+}
+
+// admit tells whether a tick may pass now. If not it is held.
+func (p *pace) admit(l *loop, e entry) bool {
+	if p.held.what == nil && l.alarms.now >= p.next {
+		p.pass(l, &e)
+		return true
+	}
+	if p.held.what != nil {
+		e.cover(&p.held)
+	} else {
+		l.alarms.set(&p.alarm, p.next)
+	}
+	p.held = e
+	return false
+}
+
+// pass notes that a tick passes.
+func (p *pace) pass(l *loop, e *entry) {
+	p.next = l.alarms.now + int64(p.interval)
+	p.sent, p.turn = e.what.(*fanout.Tick).Seq, l.index.turn
+}
+
+// take gives up what is held; the next tick may pass at once.
+func (p *pace) take(l *loop) (e entry, ok bool) {
+	l.alarms.clear(&p.alarm)
+	e, p.held, p.next = p.held, entry{}, 0
+	return e, e.what != nil
+}
+
+// ring lets the held tick pass.
+func (p *pace) ring(l *loop) {
+	e, ok := p.take(l)
+	if !ok {
+		return
+	}
+	l.index.turn++
+	p.pass(l, &e)
+	rule := p.topic.policy(l.settings().rules)
+	if p.cohort != nil {
+		l.put(p.cohort, e, rule)
+		return
+	}
+	l.collect(p.topic, e, rule)
+}
