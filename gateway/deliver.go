@@ -37,6 +37,11 @@ type subscriber struct {
 	login *login // Connect or Refresh whose token is being verified; nil: none
 }
 
+// slowSessions are those of a loop.
+type slowSessions struct {
+	conns []*conn
+}
+
 // control is a message that had to line up behind a slow session's ticks.
 type control struct{ plaintext []byte }
 
@@ -94,7 +99,7 @@ func (l *loop) enqueue(c *conn, entries []entry) bool {
 	sub := c.sub
 	if !sub.listed {
 		sub.listed, sub.slowSince = true, l.now
-		l.slow = append(l.slow, c)
+		l.slow.conns = append(l.slow.conns, c)
 		l.hasSlow.Store(true)
 	}
 	for i := range entries {
@@ -123,16 +128,16 @@ func entryBytes(e *entry) int {
 // serveSlow looks at every slow session: writes what its socket takes, lets go
 // of those that have caught up, ends those without progress.
 func (l *loop) serveSlow() {
-	slow, waiting := l.slow, 0
-	l.slow = nil
+	slow, waiting := l.slow.conns, 0
+	l.slow.conns = nil
 	for _, c := range slow {
 		if l.catchUp(c) {
-			l.slow = append(l.slow, c)
+			l.slow.conns = append(l.slow.conns, c)
 			waiting += c.sub.bytes
 		}
 	}
-	l.hasSlow.Store(len(l.slow) > 0)
-	l.stats.slowSessions.Store(int64(len(l.slow)))
+	l.hasSlow.Store(len(l.slow.conns) > 0)
+	l.stats.slowSessions.Store(int64(len(l.slow.conns)))
 	l.stats.slowBytes.Store(int64(waiting))
 }
 

@@ -48,7 +48,7 @@ type loop struct {
 	now     int64 // milliseconds since started, as of the last tick; from 1, because 0 stands for never
 	unix    int64 // seconds since the Unix epoch, as of the last tick
 	timers
-	slow    []*conn
+	slow    slowSessions
 	buffers *frame.Buffers
 	ciphers *record.Pool
 	index   index

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -45,21 +46,36 @@ func (s *services) gatewaySettings(f *inForce) gateway.Settings {
 		Heartbeat:   gateway.HeartbeatOptions(c.Heartbeat),
 		Batch:       gateway.BatchOptions(c.Batch),
 		Compress:    gateway.CompressOptions{Codecs: c.Compress.Codecs, MinBytes: c.Compress.MinBytes, Dictionary: f.dictionary},
-		Topics:      topicRules(c.Topics),
+		Topics:      topicRules(c.Topics, &c.Batch),
 		DrainWindow: min(c.Drain.Window, c.Drain.Timeout/2),
 	}
 }
 
-func topicRules(topics []config.Topic) []gateway.TopicRule {
+func topicRules(topics []config.Topic, batch *config.Batch) []gateway.TopicRule {
 	var rules []gateway.TopicRule
 	for _, t := range topics {
 		class := t.Compress
 		if class == config.CompressOff {
 			class = ""
 		}
-		rules = append(rules, gateway.TopicRule{Match: t.Match, Compress: class})
+		rules = append(rules, gateway.TopicRule{
+			Match: t.Match, Compress: class, Latest: t.Policy == config.PolicyLatest, MaxRate: t.MaxRate, Batch: topicBatch(t.Batch, batch),
+		})
 	}
 	return rules
+}
+
+// topicBatch fills up what an entry of topics leaves open; nil: all of it.
+func topicBatch(t config.TopicBatch, all *config.Batch) *gateway.BatchOptions {
+	if t == (config.TopicBatch{MaxDelay: -1}) {
+		return nil
+	}
+	if t.MaxDelay < 0 {
+		t.MaxDelay = all.MaxDelay
+	}
+	return &gateway.BatchOptions{
+		MaxDelay: t.MaxDelay, MaxTicks: cmp.Or(t.MaxTicks, all.MaxTicks), MaxBytes: cmp.Or(t.MaxBytes, all.MaxBytes),
+	}
 }
 
 func gatewayLimits(l *config.Limits) gateway.Limits {

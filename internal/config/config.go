@@ -139,9 +139,18 @@ type RedisTLS struct {
 type Topic struct {
 	Match    topic.Filter
 	Policy   Policy
-	Snapshot bool   // keep the last value
-	History  int    // keep so many ticks
-	Compress string // class; CompressOff: never compressed
+	Snapshot bool    // keep the last value
+	History  int     // keep so many ticks
+	Compress string  // class; CompressOff: never compressed
+	MaxRate  float64 // ticks a second, with PolicyLatest; 0: no bound
+	Batch    TopicBatch
+}
+
+// TopicBatch is what an entry of topics wants of batches that hold its ticks.
+type TopicBatch struct {
+	MaxDelay time.Duration // below 0: as Batch says
+	MaxTicks int           // 0: as Batch says
+	MaxBytes int           // 0: as Batch says
 }
 
 // Policy says what may become of a topic's ticks when a client is slow.
@@ -155,6 +164,7 @@ const (
 
 // Batch is the section batch.
 type Batch struct {
+	MaxDelay time.Duration
 	MaxTicks int
 	MaxBytes int
 }

@@ -3,7 +3,9 @@ package config
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -87,7 +89,7 @@ func checkRealm(s string) error {
 }
 
 // topicForm is what an entry of topics looks like.
-const topicForm = "{match: NAME OR PATTERN, policy: latest or every, snapshot: true or false, history: 0 to 1000000, compress: CLASS or off}"
+const topicForm = "{match: NAME OR PATTERN, policy: latest or every, snapshot: true or false, history: 0 to 1000000, compress: CLASS or off, max_rate: 0 to 1000, batch: {max_delay, max_ticks, max_bytes}}"
 
 // topics is a list of them.
 func topics(field *[]Topic) kind {
@@ -97,8 +99,8 @@ func topics(field *[]Topic) kind {
 		show: func() string {
 			var b strings.Builder
 			for _, t := range *field {
-				fmt.Fprintf(&b, "\n- {match: %s, policy: %s, snapshot: %t, history: %d, compress: %s}",
-					doubleQuote(t.Match.String()), t.Policy, t.Snapshot, t.History, quote(t.Compress))
+				fmt.Fprintf(&b, "\n- {match: %s, policy: %s, snapshot: %t, history: %d, compress: %s%s}",
+					doubleQuote(t.Match.String()), t.Policy, t.Snapshot, t.History, quote(t.Compress), showPace(&t))
 			}
 			if b.Len() == 0 {
 				return "[]"
@@ -127,21 +129,85 @@ func topics(field *[]Topic) kind {
 	}
 }
 
-// topicEntry reads one entry with the same machinery as the whole file.
+// topicEntry reads one entry.
 func topicEntry(n *yaml.Node) (Topic, []problem) {
-	entry := Topic{Policy: PolicyEvery, Compress: publicClass}
-	if n.Kind != yaml.MappingNode {
-		return entry, []problem{newProblem(n, "", notA(n, "a mapping"), topicForm)}
-	}
-	fields := map[string]kind{
+	entry := Topic{Policy: PolicyEvery, Compress: publicClass, Batch: TopicBatch{MaxDelay: -1}}
+	problems := mapping(n, topicForm, []string{"match", "policy", "snapshot", "history", "compress", "max_rate", "batch"}, map[string]kind{
 		"match":    scalar(&entry.Match, "a topic's name or a pattern", parseMatch, topic.Filter.String),
 		"policy":   choice(&entry.Policy, PolicyLatest, PolicyEvery),
 		"snapshot": boolean(&entry.Snapshot),
 		"history":  whole(&entry.History, 0, 1_000_000),
 		"compress": text(&entry.Compress, 64, "the name of a class, or off", checkClass),
+		"max_rate": rate(&entry.MaxRate),
+		"batch":    topicBatch(&entry.Batch),
+	})
+	if problems == nil && entry.Match == (topic.Filter{}) {
+		problems = []problem{{n, "", "has no match", `add match: "**" for all topics`}}
 	}
-	names := []string{"match", "policy", "snapshot", "history", "compress"}
-	problems := eachPair(n, func(key, value *yaml.Node) []problem {
+	if problems == nil && entry.MaxRate != 0 && entry.Policy != PolicyLatest {
+		problems = []problem{{n, ".max_rate", "needs policy: latest", "with policy every each tick is delivered"}}
+	}
+	return entry, problems
+}
+
+// topicBatch is what an entry may say otherwise than the section batch.
+func topicBatch(field *TopicBatch) kind {
+	const form = "{max_delay: 0s to 10s, max_ticks: 1 to 65536, max_bytes: 256B to 1MiB}"
+	return kind{read: func(n *yaml.Node) []problem {
+		return mapping(n, form, []string{"max_delay", "max_ticks", "max_bytes"}, map[string]kind{
+			"max_delay": maxDelay(&field.MaxDelay), "max_ticks": maxTicks(&field.MaxTicks), "max_bytes": maxBytes(&field.MaxBytes),
+		})
+	}}
+}
+
+// The bounds of a batch are the same in the section and in an entry of topics.
+func maxDelay(field *time.Duration) kind { return duration(field, 0, 10*time.Second) }
+func maxTicks(field *int) kind           { return whole(field, 1, 65536) }
+func maxBytes(field *int) kind           { return size(field, 256, wire.MaxTick) }
+
+// rate is a number of ticks a second; 0 is no bound.
+func rate(field *float64) kind {
+	const low, high = 0.001, 1000
+	show := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+	return scalar(field, "0 for no bound, or "+between(low, high, show), func(n *yaml.Node) (v float64, err error) {
+		if n.Kind != yaml.ScalarNode || n.Tag != "!!int" && n.Tag != "!!float" || n.Decode(&v) != nil {
+			return 0, notA(n, "a number")
+		}
+		if v == 0 {
+			return 0, nil
+		}
+		return v, inRange(v, low, high, show)
+	}, show)
+}
+
+// showPace is how an entry ends that bounds its topics' rate or their batches.
+func showPace(t *Topic) string {
+	var b strings.Builder
+	if t.MaxRate != 0 {
+		b.WriteString(", max_rate: " + rate(&t.MaxRate).show())
+	}
+	var batch []string
+	if t.Batch.MaxDelay >= 0 {
+		batch = append(batch, "max_delay: "+formatDuration(t.Batch.MaxDelay))
+	}
+	if t.Batch.MaxTicks != 0 {
+		batch = append(batch, "max_ticks: "+strconv.Itoa(t.Batch.MaxTicks))
+	}
+	if t.Batch.MaxBytes != 0 {
+		batch = append(batch, "max_bytes: "+formatSize(t.Batch.MaxBytes))
+	}
+	if batch != nil {
+		b.WriteString(", batch: {" + strings.Join(batch, ", ") + "}")
+	}
+	return b.String()
+}
+
+// mapping reads a small mapping with the same machinery as the whole file.
+func mapping(n *yaml.Node, form string, names []string, fields map[string]kind) []problem {
+	if n.Kind != yaml.MappingNode {
+		return []problem{newProblem(n, "", notA(n, "a mapping"), form)}
+	}
+	return eachPair(n, func(key, value *yaml.Node) []problem {
 		k, ok := fields[key.Value]
 		if !ok {
 			return []problem{newProblem(key, "."+key.Value, hinted{"unknown setting", didYouMean(key.Value, names)}, strings.Join(names, ", "))}
@@ -152,10 +218,6 @@ func topicEntry(n *yaml.Node) (Topic, []problem) {
 		}
 		return found
 	})
-	if problems == nil && entry.Match == (topic.Filter{}) {
-		problems = []problem{{n, "", "has no match", `add match: "**" for all topics`}}
-	}
-	return entry, problems
 }
 
 func parseMatch(n *yaml.Node) (topic.Filter, error) {

@@ -161,7 +161,7 @@ func TestFaultsInTopics(t *testing.T) {
 	rule := "* stands for one whole segment between colons, ** for the rest and only at the end"
 	for _, c := range []struct{ name, file, want string }{
 		{"no list", "topics: all",
-			`gw.yaml:1: topics: "all" is not a mapping | allowed: {match: NAME OR PATTERN, policy: latest or every, snapshot: true or false, history: 0 to 1000000, compress: CLASS or off}`},
+			`gw.yaml:1: topics: "all" is not a mapping | allowed: {match: NAME OR PATTERN, policy: latest or every, snapshot: true or false, history: 0 to 1000000, compress: CLASS or off, max_rate: 0 to 1000, batch: {max_delay, max_ticks, max_bytes}}`},
 		{"no match", "topics: [{policy: every}]",
 			`gw.yaml:1: topics[0]: has no match | add match: "**" for all topics`},
 		{"unknown key", "topics:\n- match: a\n  polcy: every",
@@ -174,6 +174,15 @@ func TestFaultsInTopics(t *testing.T) {
 			"gw.yaml:1: topics[0].match: is a number, not text | put the value in quotes"},
 		{"bad pattern", `topics: [{match: "a*"}]`,
 			"gw.yaml:1: topics[0].match: invalid topic \"a*\": "},
+		{"rate for every", "topics: [{match: a, max_rate: 2}]",
+			"gw.yaml:1: topics[0].max_rate: needs policy: latest | with policy every each tick is delivered"},
+		{"rate without bounds", "topics: [{match: a, policy: latest, max_rate: .inf}]",
+			"gw.yaml:1: topics[0].max_rate: is out of range | allowed: 0 for no bound, or 0.001 to 1000"},
+		{"rate that is no number", "topics: [{match: a, policy: latest, max_rate: .nan}]",
+			"gw.yaml:1: topics[0].max_rate: is out of range | allowed: 0 for no bound, or 0.001 to 1000"},
+		{"bad batch", "topics: [{match: a, batch: {max_delay: 1h, max_tick: 1}}]",
+			"gw.yaml:1: topics[0].batch.max_delay: is out of range | allowed: 0s to 10s\n" +
+				"gw.yaml:1: topics[0].batch.max_tick: unknown setting | did you mean max_ticks?"},
 		{"empty class", "topics: [{match: a, compress: ''}]",
 			"gw.yaml:1: topics[0].compress: is empty | allowed: the name of a class, or off"},
 		{"unreachable", "topics:\n- {match: '**'}\n- {match: 'md:*'}",

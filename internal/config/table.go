@@ -185,19 +185,22 @@ func redisTLSSettings(c *RedisTLS) []setting {
 func topicSettings(c *Config) []setting {
 	return []setting{
 		{"topics", `[{match: "md:*:*:ticker", policy: latest, snapshot: true, history: 1}, {match: "**", policy: every}]`,
-			"What may become of ticks on their way to a slow client; the first entry that matches a topic decides, and every holds where none does. latest: older ticks may be merged into the latest one (this version does not merge yet). every: each tick counts. snapshot: the last value is kept, for whoever subscribes later. history: so many ticks are kept, for clients that come back; topics with either are subscribed at Redis from the start. compress: a class, or off; ticks of different classes never share a compressed record, so that the length of a record says nothing about a topic of one class to whoever can publish to another. Give topics whose content is a secret a class of their own.",
+			"What may become of ticks on their way to a client; the first entry that matches a topic decides, and every holds where none does. policy latest: of ticks that wait together, for their batch or for a slow client, only the newest is delivered, and says which others it stands for. every: each tick is delivered, or the client is told of the gap. max_rate: with latest, so many ticks a second of each topic at most, the newest each time; 0: as they come. batch: other bounds than those of the section batch, for batches that hold a tick of these topics. snapshot: the last value is kept, for whoever subscribes later. history: so many ticks are kept, for clients that come back; topics with either are subscribed at Redis from the start. compress: a class, or off; ticks of different classes never share a compressed record, so that the length of a record says nothing about a topic of one class to whoever can publish to another. Give topics whose content is a secret a class of their own.",
 			topics(&c.Topics)},
 	}
 }
 
 func batchSettings(c *Batch) []setting {
 	return []setting{
+		{"batch.max_delay", "5ms",
+			"Longest time that a tick waits for others, to travel with them in one record: a batch closes by this, by max_ticks or by max_bytes, whatever comes first. 0s: a tick waits for nothing; those that arrive together still travel together.",
+			maxDelay(&c.MaxDelay)},
 		{"batch.max_ticks", "256",
 			"Most ticks in one encrypted record.",
-			whole(&c.MaxTicks, 1, 65536)},
+			maxTicks(&c.MaxTicks)},
 		{"batch.max_bytes", "16KiB",
 			"A record is closed once it holds this much; a larger tick travels alone.",
-			size(&c.MaxBytes, 256, wire.MaxTick)},
+			maxBytes(&c.MaxBytes)},
 	}
 }
 

@@ -102,7 +102,7 @@ func between[T any](low, high T, show func(T) string) string {
 }
 
 func inRange[T cmp.Ordered](v, low, high T, show func(T) string) error {
-	if v < low || v > high {
+	if !(v >= low && v <= high) { // written so for what is no number
 		return fmt.Errorf("is out of range")
 	}
 	return nil
