@@ -24,12 +24,11 @@ type Stats struct {
 	Denied         uint64 // closed because of the deny list
 	EnrollFailed   uint64 // accepted, but not taken by a loop
 	TicketsRefused uint64 // the client went on with a full handshake
-	Delivered      uint64 // ticks sealed for a session
-	Merged         uint64 // ticks that such a tick stands for besides itself
 	TooSlow        uint64 // sessions ended with 4413
 	Panics         uint64 // on loops and in workers
 	Stalls         uint64 // turns of a loop that lasted longer than 100 ms
 
+	Deliveries
 	Traffic
 	Handshakes Handshakes
 	Closes     []Closes
@@ -37,6 +36,12 @@ type Stats struct {
 	Queues     Queues
 	Ciphers    record.PoolStats
 	Logins     LoginStats
+}
+
+// Deliveries count what became of ticks, for each session.
+type Deliveries struct {
+	Delivered uint64 // sealed for a session
+	Merged    uint64 // not sealed, because a newer one stands for them
 }
 
 // Traffic is what went over the connections. Bytes are those of the sockets,

@@ -27,8 +27,7 @@ type loopStats struct {
 
 	compressedFrom, compressedTo atomic.Uint64
 
-	delivered      atomic.Uint64
-	merged         atomic.Uint64
+	deliveryCounts
 	ticketsRefused atomic.Uint64
 	panics, stalls atomic.Uint64
 	slowSessions   atomic.Int64
@@ -38,6 +37,14 @@ type loopStats struct {
 	times          loopTimes
 	ciphers        cipherCounts
 	logins         loginCounts
+}
+
+// deliveryCounts are a loop's Deliveries.
+type deliveryCounts struct{ delivered, merged atomic.Uint64 }
+
+func (c *deliveryCounts) addTo(to *Deliveries) {
+	to.Delivered += c.delivered.Load()
+	to.Merged += c.merged.Load()
 }
 
 // loopTimes are a loop's distributions. seals and batches choose the samples.
@@ -54,8 +61,7 @@ func (s *loopStats) addTo(to *Stats) {
 	to.BytesOut += s.bytesOut.Load()
 	to.CompressedFrom += s.compressedFrom.Load()
 	to.CompressedTo += s.compressedTo.Load()
-	to.Delivered += s.delivered.Load()
-	to.Merged += s.merged.Load()
+	s.deliveryCounts.addTo(&to.Deliveries)
 	to.TicketsRefused += s.ticketsRefused.Load()
 	to.Panics += s.panics.Load()
 	to.Stalls += s.stalls.Load()
