@@ -44,9 +44,9 @@ type loop struct {
 	pulse
 
 	// owned by the loop
-	live    *live // settings of this turn
-	now     int64 // milliseconds since started, as of the last tick; from 1, because 0 stands for never
-	unix    int64 // seconds since the Unix epoch, as of the last tick
+	live *live // settings of this turn
+	now  int64 // milliseconds since started, as of the last tick; from 1, because 0 stands for never
+	unix int64 // seconds since the Unix epoch, as of the last tick
 	timers
 	slow    slowSessions
 	buffers *frame.Buffers
