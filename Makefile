@@ -31,11 +31,20 @@ build: ## build bin/sealcast and bin/sealctl
 	go build -trimpath -ldflags '-X github.com/sealcast/sealcast/internal/version.release=$(VERSION)' -o bin/ ./cmd/sealcast ./cmd/sealctl
 
 .PHONY: test
-test: deps lint check-generated ## everything that must pass: lint, unit, race and integration tests, the same with a key per record, the Python client
+test: deps lint check-generated ## everything that must pass: lint, unit, race and integration tests, the same with a key per record, the Python client, the browser client
 	go test ./...
 	go test -race ./...
 	SEALCAST_TEST_REKEY=1 go test -count=1 ./client ./gateway ./session ./internal/integration
 	/usr/bin/python3 -m unittest discover -s examples/python
+	$(MAKE) test-web
+
+.PHONY: test-web
+test-web: deps web/node_modules ## the client for browsers and Node: types, vectors, and against the gateway
+	cd web && npm run --silent check && npm run --silent test
+
+web/node_modules: web/package-lock.json
+	cd web && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
 
 .PHONY: test-long
 test-long: deps ## what takes longer: more mutated streams, fuzzing
@@ -71,4 +80,4 @@ deps: ## install the programs that the tests need, where that is possible
 
 .PHONY: clean
 clean: ## remove what the targets above have built
-	rm -rf bin
+	rm -rf bin web/node_modules web/sdk/build web/sdk/dist

@@ -20,10 +20,17 @@ python_has() {
 	/usr/bin/python3 -c "import $1"
 }
 
+# node_is_recent: 18 is Debian 12's.
+node_is_recent() {
+	node -e 'process.exit(parseInt(process.versions.node) >= 18 ? 0 : 1)'
+}
+
 need redis-server command -v redis-server
 need protobuf-compiler command -v protoc
 need gcc has_c_compiler
 need libc6-dev has_c_compiler
+need nodejs node_is_recent
+need npm command -v npm
 need python3 test -x /usr/bin/python3
 for module in websockets cryptography dissononce; do
 	need "python3-$module" python_has "$module"
