@@ -122,13 +122,30 @@ func (g *Gateway) tell(m *auth.Message) {
 	if g.opts.Control == nil {
 		return
 	}
+	if raw := g.seal(m); raw != nil {
+		g.opts.Control.Tell(raw)
+	}
+}
+
+func (g *Gateway) seal(m *auth.Message) []byte {
 	m.From = g.access.name
 	raw, err := m.Seal(g.live.Load().Auth.ControlSecret)
 	if err != nil {
 		g.log.Error("message to other gateways not encoded", zap.Error(err))
-		return
 	}
-	g.opts.Control.Tell(raw)
+	return raw
+}
+
+// Announce repeats the logins that count for on_duplicate, for gateways that
+// could not hear of them.
+func (g *Gateway) Announce() [][]byte {
+	var all [][]byte
+	for _, l := range g.access.register.All() {
+		if raw := g.seal(&auth.Message{Login: &l}); raw != nil {
+			all = append(all, raw)
+		}
+	}
+	return all
 }
 
 // Hear takes what a gateway has told, possibly this one. It is safe for
@@ -285,8 +302,12 @@ func (g *Gateway) loginOf(ctx context.Context, id uint64) (string, error) {
 }
 
 // audit writes one line about a session. It holds nothing of a token but names.
+// Without authentication nobody is known of whom there would be something to say.
 func (c *conn) audit(event string, fields ...zap.Field) {
 	log := c.loop.gateway.opts.Audit
+	if c.loop.settings().Auth.Verifier == nil {
+		return
+	}
 	if e := log.Check(zap.InfoLevel, event); e != nil {
 		fields = append(fields, zap.Uint64("conn", c.id), zap.String("user", c.user()))
 		if c.sub != nil && c.sub.who.grant != nil {

@@ -10,6 +10,7 @@ import (
 	"os"
 
 	"github.com/sealcast/sealcast/crypto/suite"
+	"github.com/sealcast/sealcast/gateway/auth"
 	"github.com/sealcast/sealcast/internal/config"
 	"github.com/sealcast/sealcast/session"
 	"github.com/sealcast/sealcast/wire/codec"
@@ -24,6 +25,7 @@ type inForce struct {
 	ticketFile []byte              // SHA-256 of the keys in the file; nil without a file
 	dictionary *codec.Dictionary   // nil: none
 	redisTLS   *tls.Config         // nil: no TLS to Redis
+	verifier   *auth.Verifier      // nil: no tokens
 }
 
 // newInForce reads the key files that cfg names, and tells all faults at once.
@@ -34,7 +36,7 @@ func newInForce(cfg *config.Config, before *inForce) (*inForce, error) {
 		before = &inForce{cfg: cfg}
 	}
 	next := &inForce{cfg: cfg}
-	err := errors.Join(next.loadKey(before), next.loadTicketKeys(before), next.loadDictionary(before), next.loadRedisTLS())
+	err := errors.Join(next.loadKey(before), next.loadTicketKeys(before), next.loadDictionary(before), next.loadRedisTLS(), next.loadTokenKeys(before))
 	if err == nil {
 		return next, nil
 	}

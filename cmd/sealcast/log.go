@@ -13,7 +13,9 @@ import (
 // logger is a zap logger whose level can change.
 type logger struct {
 	*zap.Logger
-	level zap.AtomicLevel
+	level   zap.AtomicLevel
+	encoder zapcore.Encoder
+	sink    zapcore.WriteSyncer // whole lines, from any goroutine
 }
 
 // newLogger returns a logger that writes whole lines to w, from any goroutine.
@@ -29,7 +31,8 @@ func newLogger(w io.Writer, settings config.Log) *logger {
 		encoder = zapcore.NewConsoleEncoder(keys)
 	}
 	level := zap.NewAtomicLevelAt(logLevel(settings.Level))
-	return &logger{zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(w)), level)), level}
+	sink := zapcore.Lock(zapcore.AddSync(w))
+	return &logger{zap.New(zapcore.NewCore(encoder, sink, level)), level, encoder, sink}
 }
 
 func logLevel(l config.LogLevel) zapcore.Level {

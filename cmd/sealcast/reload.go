@@ -60,6 +60,8 @@ func (s *services) reload() {
 	s.gateway.Reload(s.gatewaySettings(next))
 	s.hub.SetRules(hubRules(next.cfg.Topics))
 	s.live.Store(next)
+	s.followKeys()
+	s.audit.reopen()
 	if len(waiting) > 0 {
 		s.log.Warn("these settings wait for a restart, the values from before stay in force", zap.Strings("settings", waiting))
 	}

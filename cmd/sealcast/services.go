@@ -43,6 +43,8 @@ type services struct {
 	redis    *embedded.Redis
 	hub      *fanout.Hub
 	gateway  *gateway.Gateway
+	audit    *auditLog
+	follower keyFollower // also by run
 
 	// any goroutine
 	live    atomic.Pointer[inForce] // its keys are nil until start has read them
@@ -174,10 +176,18 @@ func (s *services) feedDemo() {
 
 func (s *services) startGateway() (err error) {
 	f := s.live.Load()
+	if s.audit, err = newAuditLog(f.cfg.Audit, s.log); err != nil {
+		return err
+	}
+	control := fanout.NewControl(s.redisOptions(), f.cfg.Realm, s.log.Logger)
 	options := s.gatewayOptions(f)
+	options.Audit, options.Control = s.audit.Logger, control
 	if s.gateway, err = gateway.New(options); err != nil {
 		return err
 	}
+	s.running.Go(func() { control.Run(s.background, s.gateway) })
+	s.followKeys()
+	s.warnNoTokens(f)
 	s.warnTemporaryKey(f)
 	s.log.Info("gateway", zap.String("version", options.Version), zap.Stringer("public_key", f.key.Public()),
 		zap.Strings("suites", f.suiteNames()), zap.String("realm", f.cfg.Realm), zap.Stringer("hardware", s.hardware))
@@ -229,6 +239,9 @@ func (s *services) stop() {
 	if s.admin != nil {
 		s.note("admin", s.admin.Shutdown(ctx))
 	}
+	if s.audit != nil {
+		s.audit.close()
+	}
 	if key := s.live.Load().key; key != nil && s.gateway == nil {
 		key.Clear() // else a late handshake may still read it
 	}
@@ -248,10 +261,16 @@ func (s *services) notReady() []string {
 	case draining:
 		return []string{"draining"}
 	}
+	var reasons []string
 	if err := s.hub.Ready(); err != nil {
-		return []string{err.Error()}
+		reasons = append(reasons, err.Error())
 	}
-	return nil
+	if v := s.live.Load().verifier; v != nil && v.Remote() != nil {
+		if err := v.Remote().Ready(); err != nil {
+			reasons = append(reasons, err.Error())
+		}
+	}
+	return reasons
 }
 
 // Intervals of looking whether the gateway is ready.

@@ -47,6 +47,7 @@ func (s *services) gatewaySettings(f *inForce) gateway.Settings {
 		Batch:       gateway.BatchOptions(c.Batch),
 		Compress:    gateway.CompressOptions{Codecs: c.Compress.Codecs, MinBytes: c.Compress.MinBytes, Dictionary: f.dictionary},
 		Topics:      topicRules(c.Topics, &c.Batch),
+		Auth:        authOptions(f),
 		DrainWindow: min(c.Drain.Window, c.Drain.Timeout/2),
 	}
 }

@@ -108,6 +108,17 @@ func (r *Register) Leave(user string, s Stamp) {
 	}
 }
 
+// All lists the registered sessions, for gateways that could not hear of them.
+func (r *Register) All() []Login {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := make([]Login, 0, len(r.users))
+	for user, stamp := range r.users {
+		all = append(all, Login{User: user, Stamp: stamp})
+	}
+	return all
+}
+
 // Hear compares a login at another gateway with the user's session here. yields
 // tells that ours goes; if it does not, ours is what the other must hear of.
 func (r *Register) Hear(rule Duplicate, l *Login) (ours Stamp, ok, yields bool) {

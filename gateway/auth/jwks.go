@@ -35,7 +35,6 @@ var ErrUnavailable = errors.New("the keys of tokens are not available")
 type RemoteKeys struct {
 	url     string
 	refresh time.Duration
-	log     *zap.Logger
 	client  *http.Client
 
 	keys atomic.Pointer[[]Key] // nil: none yet
@@ -48,8 +47,8 @@ type RemoteKeys struct {
 
 // NewRemoteKeys makes the set of a URL, which must be CheckURL's. Nothing is
 // fetched before Run.
-func NewRemoteKeys(address string, refresh time.Duration, log *zap.Logger) *RemoteKeys {
-	r := &RemoteKeys{url: address, refresh: refresh, log: log}
+func NewRemoteKeys(address string, refresh time.Duration) *RemoteKeys {
+	r := &RemoteKeys{url: address, refresh: refresh}
 	r.client = &http.Client{Timeout: fetchTimeout, CheckRedirect: func(next *http.Request, via []*http.Request) error {
 		if len(via) > maxRedirects {
 			return errors.New("too many redirections")
@@ -78,11 +77,11 @@ func CheckURL(address string) error {
 }
 
 // Run keeps the set fresh until ctx ends.
-func (r *RemoteKeys) Run(ctx context.Context) {
+func (r *RemoteKeys) Run(ctx context.Context, log *zap.Logger) {
 	for {
 		wait := r.refresh
 		if err := r.fetchAgain(ctx, 0); err != nil && ctx.Err() == nil {
-			r.log.Warn("the tokens' keys could not be fetched, those from before stay in force",
+			log.Warn("the tokens' keys could not be fetched, those from before stay in force",
 				zap.String("jwks", r.url), zap.Error(err), zap.Bool("any", r.keys.Load() != nil))
 			wait = min(retryAfter, r.refresh)
 		}
@@ -117,7 +116,6 @@ func (r *RemoteKeys) fetchAgain(ctx context.Context, pause time.Duration) error 
 	r.ended = time.Now()
 	if r.fetched = err; err == nil {
 		r.keys.Store(&keys)
-		r.log.Debug("the tokens' keys are fetched", zap.String("jwks", r.url), zap.Int("keys", len(keys)))
 		return nil
 	}
 	r.fetched = fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -146,6 +144,14 @@ func (r *RemoteKeys) fetch(ctx context.Context) ([]Key, error) {
 		return nil, fmt.Errorf("the answer is longer than %d bytes", maxSetBytes)
 	}
 	return parseSet(body, false)
+}
+
+// Ready returns nil once there is a set.
+func (r *RemoteKeys) Ready() error {
+	if r.keys.Load() != nil {
+		return nil
+	}
+	return fmt.Errorf("auth.jwks %s: no keys of tokens yet", r.url)
 }
 
 // known are the keys of the last set.

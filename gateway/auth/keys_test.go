@@ -166,7 +166,7 @@ func (r *RemoteKeys) forget() { r.mu.Lock(); r.tried = time.Time{}; r.mu.Unlock(
 
 func TestKeyRotationAndOutage(t *testing.T) {
 	p, s := pairs(), newKeyServer(t)
-	remote := NewRemoteKeys(s.URL, time.Hour, zap.NewNop())
+	remote := NewRemoteKeys(s.URL, time.Hour)
 	v := verifier(t, func(o *Options) { o.Keys, o.Remote = nil, remote })
 	first := sign(t, jwt.SigningMethodES256, "first", p.ec, good())
 	second := sign(t, jwt.SigningMethodES256, "second", p.otherEC, good())
@@ -231,10 +231,10 @@ func TestKeyRotationAndOutage(t *testing.T) {
 func TestRunFetches(t *testing.T) {
 	s := newKeyServer(t)
 	s.serve(setOf(jwkOf(t, pairs().ec.Public(), "first", nil)))
-	remote := NewRemoteKeys(s.URL, time.Millisecond, zap.NewNop())
+	remote := NewRemoteKeys(s.URL, time.Millisecond)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
-	go func() { defer close(ended); remote.Run(ctx) }()
+	go func() { defer close(ended); remote.Run(ctx, zap.NewNop()) }()
 	for s.fetches.Load() < 3 {
 		time.Sleep(time.Millisecond)
 	}
@@ -255,7 +255,7 @@ func TestWaitersShareAFetch(t *testing.T) {
 		_, _ = w.Write(setOf(jwkOf(t, pairs().ec.Public(), "first", nil)))
 	}))
 	defer s.Close()
-	remote := NewRemoteKeys(s.URL, time.Hour, zap.NewNop())
+	remote := NewRemoteKeys(s.URL, time.Hour)
 	results := make(chan error, 8)
 	for range cap(results) {
 		go func() { results <- remote.Seek(context.Background()) }()
@@ -278,7 +278,7 @@ func TestWaitersShareAFetch(t *testing.T) {
 func TestRedirectionsMayNotLeaveTLS(t *testing.T) {
 	s := httptest.NewServer(http.RedirectHandler("http://id.example/keys", http.StatusFound))
 	defer s.Close()
-	err := NewRemoteKeys(s.URL, time.Hour, zap.NewNop()).Seek(t.Context())
+	err := NewRemoteKeys(s.URL, time.Hour).Seek(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "https://") {
 		t.Errorf("followed: %v", err)
 	}

@@ -103,18 +103,20 @@ func (m *Message) check(now time.Time) error {
 
 // Reconcile compares the list with what Redis keeps: stored values by their
 // keys. It takes in what is newer there, returns what is newer here or missing
-// there, and which keys are over or unreadable and can go. until is when the last
-// of all ends.
+// there, and which keys are over and can go. until is when the last of all ends.
 func (r *Revocations) Reconcile(secret []byte, from string, stored map[string]string) (taken []Revocation, put map[string]string, drop []string, until time.Time) {
 	now := r.now()
 	there := map[string]Revocation{}
 	for key, value := range stored {
 		m, err := OpenMessage(secret, []byte(value), now)
-		if err != nil || m.Revoke == nil || m.Revoke.key() != key || m.Revoke.Until <= now.UnixMilli() {
+		switch {
+		case err != nil || m.Revoke == nil || m.Revoke.key() != key:
+			// of another version perhaps, or under another secret: not ours to remove
+		case m.Revoke.Until <= now.UnixMilli():
 			drop = append(drop, key)
-			continue
+		default:
+			there[key] = *m.Revoke
 		}
-		there[key] = *m.Revoke
 	}
 	for _, e := range there {
 		taken = append(taken, e)

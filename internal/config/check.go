@@ -35,6 +35,7 @@ func (l *loader) check() {
 		text: "must be longer than heartbeat.interval (" + formatDuration(c.Heartbeat.Interval) + ")", hint: "three intervals are usual",
 	}, "heartbeat.timeout", "heartbeat.interval")
 	l.checkRedis(&c.Redis)
+	l.checkAuth(&c.Auth)
 }
 
 func (l *loader) checkRedis(r *Redis) {

@@ -32,6 +32,8 @@ type Config struct {
 	Limits     Limits
 	Slow       Slow
 	Heartbeat  Heartbeat
+	Auth       Auth
+	Audit      Audit
 	Drain      Drain
 	Log        Log
 }

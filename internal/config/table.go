@@ -22,7 +22,7 @@ func table(c *Config) []setting {
 	var all []setting
 	for _, part := range [][]setting{
 		generalSettings(c), adminSettings(&c.Admin), processSettings(c), cipherSettings(&c.Cipher), rekeySettings(&c.Cipher.Rekey), resumptionSettings(&c.Resumption), echoSettings(&c.Echo), redisSettings(&c.Redis), redisLoginSettings(&c.Redis), redisTLSSettings(&c.Redis.TLS),
-		topicSettings(c), batchSettings(&c.Batch), compressSettings(&c.Compress), originSettings(c), limitSettings(&c.Limits), timeSettings(c), logSettings(&c.Log),
+		topicSettings(c), batchSettings(&c.Batch), compressSettings(&c.Compress), originSettings(c), limitSettings(&c.Limits), timeSettings(c), authSettings(&c.Auth), auditSettings(&c.Audit), logSettings(&c.Log),
 	} {
 		all = append(all, part...)
 	}

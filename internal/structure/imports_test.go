@@ -41,7 +41,7 @@ var importTable = map[string][]string{
 
 	"client": {"session", "crypto/suite", "crypto/record", "wire", "wire/codec", "wire/topic"},
 
-	"internal/config":      {"crypto/record", "crypto/suite", "wire", "wire/topic"},
+	"internal/config":      {"crypto/record", "crypto/suite", "gateway/auth", "wire", "wire/topic"},
 	"internal/cryptobench": {"wire", "crypto/suite", "crypto/record"},
 	"internal/e2e":         {}, // tests only
 	"internal/embedded":    {"wire/topic", "internal/feed", "miniredis", "go-redis"},
