@@ -1,14 +1,16 @@
 // Package client connects to a Sealcast gateway: it verifies the gateway's key,
-// subscribes to topics and receives their ticks. It is the connection layer: it
-// never reconnects, starts no goroutine, and knows nothing of Redis or the
-// gateway's insides.
+// subscribes to topics and receives their ticks. It knows nothing of Redis or
+// the gateway's insides.
 //
-//	conn, err := client.Dial(ctx, "wss://ticks.example/ws", client.Options{Pins: pins})
+// A [Client] keeps a connection up and says exactly what was lost on the way. A
+// [Conn] is one connection, which does not come back; it starts no goroutine.
+//
+//	c, err := client.Open(ctx, "wss://ticks.example/ws", client.Options{Pins: pins})
 //	...
-//	defer conn.Close(context.Background())
-//	if _, err := conn.Subscribe(ctx, "md:*:*:ticker"); err != nil { ... }
+//	defer c.Close(context.Background())
+//	if err := c.Subscribe("md:*:*:ticker"); err != nil { ... }
 //	for {
-//		event, err := conn.Next(ctx)
+//		event, err := c.Next(ctx)
 //		...
 //	}
 //
@@ -22,5 +24,7 @@
 //	read 1   frames.go      frames become messages
 //	read 2   link.go        a record is opened
 //	read 3   conn.go        answers go to who waits for them, the rest to Next
-//	read 4   sequence.go    the sequence rule: tick, gap, reset
+//	read 4   messages.go    messages become events
+//	read 5   sequence.go    the sequence rule: tick, gap, reset
+//	again    reconnect.go   of a Client: wait, dial, subscribe with positions
 package client

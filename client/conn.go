@@ -66,7 +66,7 @@ type request struct {
 }
 
 func newConn(l *link) *Conn {
-	return &Conn{
+	c := &Conn{
 		link:       l,
 		maxBacklog: defaultBacklog,
 		view:       newView(),
@@ -75,6 +75,8 @@ func newConn(l *link) *Conn {
 		since:      map[string]Position{},
 		arrived:    make(chan struct{}, 1),
 	}
+	c.counts.conn.Add(1)
+	return c
 }
 
 // Info tells what became known of the gateway while connecting.
@@ -128,6 +130,20 @@ func (c *Conn) register(r *request) uint64 {
 	id := c.nextID()
 	c.requests[id] = r
 	return id
+}
+
+// newID is the id of a request whose answers are left for Next.
+func (c *Conn) newID() uint32 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return uint32(c.nextID())
+}
+
+// tell leaves a Refused for Next.
+func (c *Conn) tell(code wire.CloseCode, text string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.enqueue(queued{frame: &wire.ServerFrame{Message: &wire.ServerFrame_Error{Error: &wire.Error{Code: uint32(code), Text: text}}}})
 }
 
 // nextID is the id of a new request. The caller holds mu.

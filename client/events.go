@@ -117,6 +117,19 @@ type Heartbeat struct {
 	Time time.Time // the gateway's clock
 }
 
+// Disconnected tells that a Client has lost its connection, or that an attempt
+// to make one has failed, and when it tries again. What the gateway publishes
+// meanwhile is recovered where it keeps it, and else told as lost.
+type Disconnected struct {
+	Err     error // of the connection, or as Dial returned it
+	RetryIn time.Duration
+}
+
+// Connected tells that a Client has a connection again.
+type Connected struct {
+	Info Info
+}
+
 func (*Tick) event()        {}
 func (*Snapshot) event()    {}
 func (*Gap) event()         {}
@@ -126,3 +139,6 @@ func (*Subscribed) event()  {}
 func (*Refused) event()     {}
 func (*Notice) event()      {}
 func (*Heartbeat) event()   {}
+
+func (*Disconnected) event() {}
+func (*Connected) event()    {}

@@ -81,6 +81,8 @@ type Options struct {
 	DialTimeout time.Duration
 	// WriteTimeout bounds each message to the gateway; 0 means 10 s.
 	WriteTimeout time.Duration
+	// Backoff is how a Client reconnects.
+	Backoff Backoff
 	// Rand is the source of randomness; nil means crypto/rand. Dials that run at
 	// the same time read it at the same time.
 	Rand io.Reader
@@ -125,9 +127,7 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Realm == "" {
 		o.Realm = defaultRealm
 	}
-	if o.DialTimeout <= 0 {
-		o.DialTimeout = defaultDialTimeout
-	}
+	o.DialTimeout = o.dialTimeout()
 	if o.WriteTimeout <= 0 {
 		o.WriteTimeout = defaultWriteTimeout
 	}
@@ -135,6 +135,13 @@ func (o Options) withDefaults() (Options, error) {
 		o.Rand = rand.Reader
 	}
 	return o, nil
+}
+
+func (o *Options) dialTimeout() time.Duration {
+	if o.DialTimeout <= 0 {
+		return defaultDialTimeout
+	}
+	return o.DialTimeout
 }
 
 func checkSuites(suites []suite.ID) error {

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -34,6 +35,14 @@ func (c *Conn) comeBack(since []Position) {
 	for _, p := range since {
 		c.since[p.Topic] = p
 	}
+}
+
+// forgetSince drops positions of topics that match no wish: when their delivery
+// begins again, nothing was lost.
+func (c *Conn) forgetSince(wishes []wish) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.since, func(name string, _ Position) bool { return !wished(wishes, name) })
 }
 
 // positionsFor picks the positions in topics of valid filters, as many as fit
