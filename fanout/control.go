@@ -218,6 +218,14 @@ func (c *Control) reconcile(ctx context.Context, client redis.UniversalClient, p
 	return plain(err)
 }
 
+// QuietLibrary keeps the Redis library from printing by itself, for the whole
+// process: what matters comes back as an error.
+func QuietLibrary() { redis.SetLogger(silent{}) }
+
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
+
 // note logs trouble once, until it changes.
 func (c *Control) note(err error) {
 	text := ""

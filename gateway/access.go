@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/sealcast/sealcast/fanout"
 	"github.com/sealcast/sealcast/gateway/auth"
 	"github.com/sealcast/sealcast/session"
 	"github.com/sealcast/sealcast/wire"
@@ -23,6 +24,7 @@ type Control interface {
 	Tell(message []byte)
 	// Sync has Reconcile called soon.
 	Sync()
+	Stats() fanout.ControlStats
 }
 
 // access is what all loops share about who is let in. Its parts are safe for

@@ -1,6 +1,10 @@
 package gateway
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/sealcast/sealcast/fanout"
+)
 
 // LoginStats count who was let in, and what became of it.
 type LoginStats struct {
@@ -18,6 +22,8 @@ type LoginStats struct {
 	Evicted     uint64                                // revocations that had to go because there were too many
 	Heard       uint64                                // messages of other gateways
 	Forged      uint64                                // messages on their channel that were not taken
+	Control     fanout.ControlStats
+	AuditLost   uint64 // audit lines
 }
 
 // loginEvent is one place in loginCounts.
@@ -47,8 +53,15 @@ func (n *loginCounts) addTo(to *LoginStats) {
 	}
 }
 
-func (a *access) addTo(to *LoginStats) {
+func (g *Gateway) addAccess(to *LoginStats) {
+	a := g.access
 	to.Revocations.User, to.Revocations.Session, to.Revocations.Token = a.revokes[0].Load(), a.revokes[1].Load(), a.revokes[2].Load()
 	to.InForce, to.Evicted = a.revoked.Len(), a.revoked.Evicted()
 	to.Heard, to.Forged = a.heard.Load(), a.forged.Load()
+	if g.opts.Control != nil {
+		to.Control = g.opts.Control.Stats()
+	}
+	if g.opts.AuditLost != nil {
+		to.AuditLost = g.opts.AuditLost()
+	}
 }

@@ -33,7 +33,9 @@ type Options struct {
 	Version string // told to clients in Connected
 	Log     *zap.Logger
 	Audit   *zap.Logger // who came, asked for what, was refused; nil: nobody wants to know
-	Control Control     // nil: this gateway is alone
+	// AuditLost is how many of its lines were lost; nil: none.
+	AuditLost func() uint64
+	Control   Control // nil: this gateway is alone
 	Settings
 }
 

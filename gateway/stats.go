@@ -121,7 +121,7 @@ func (g *Gateway) Stats() Stats {
 		Times:        newTimes(),
 	}
 	s.Queues.Handshakes = len(g.workers.queue)
-	g.access.addTo(&s.Logins)
+	g.addAccess(&s.Logins)
 	for _, l := range *g.loops.Load() {
 		l.stats.addTo(&s)
 		letters, bytes := l.mail.depth()

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/sealcast/sealcast/fanout"
 	"github.com/sealcast/sealcast/internal/config"
 	"github.com/sealcast/sealcast/internal/version"
 )
@@ -26,6 +27,7 @@ const (
 )
 
 func main() {
+	fanout.QuietLibrary()
 	a := app{
 		program: os.Args[0],
 		environ: os.Environ(),

@@ -181,7 +181,7 @@ func (s *services) startGateway() (err error) {
 	}
 	control := fanout.NewControl(s.redisOptions(), f.cfg.Realm, s.log.Logger)
 	options := s.gatewayOptions(f)
-	options.Audit, options.Control = s.audit.Logger, control
+	options.Audit, options.AuditLost, options.Control = s.audit.Logger, s.audit.lost.Load, control
 	if s.gateway, err = gateway.New(options); err != nil {
 		return err
 	}

@@ -25,6 +25,7 @@ func TestToken(t *testing.T) {
 		{"/metrics", "", 401},
 		{"/v1/sessions", "", 401},
 		{"/v1/topics", "Bearer ", 401},
+		{"/v1/revoke", "", 401},
 		{"/debug/pprof/", "", 401},
 		{"/nothing", "", 401},
 		{"/healthz/", "", 401},

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sealcast/sealcast/fanout"
 	"github.com/sealcast/sealcast/gateway"
+	"github.com/sealcast/sealcast/gateway/auth"
 )
 
 // Limits on a request. Answers are small, so a slow peer holds little.
@@ -49,6 +50,9 @@ type Gateway interface {
 	Sessions(ctx context.Context, after uint64, limit int, user string) ([]gateway.SessionInfo, bool, error)
 	EndSession(ctx context.Context, id uint64, comeBack bool) (bool, error)
 	Topics(ctx context.Context, after uint64, limit int) ([]gateway.TopicInfo, bool, error)
+	Revoke(ctx context.Context, kind auth.Kind, value string, duration time.Duration, by string) (auth.Revocation, error)
+	Lift(kind auth.Kind, value, by string) bool
+	Revocations(after string, limit int) ([]auth.Revocation, bool)
 }
 
 // Hub is what of *fanout.Hub is told here.
@@ -134,6 +138,7 @@ const index = `Sealcast gateway
 /v1/info
 /v1/sessions
 /v1/topics
+/v1/revoke
 `
 
 // Handler is the interface without a listener. Methods that a path does not know
@@ -156,8 +161,10 @@ func Handler(o Options) http.Handler {
 	})
 	mux.Handle("GET /metrics", metricsHandler(o))
 	addInspection(mux, o)
+	addRevocation(mux, o)
 	addProfiling(mux, o)
-	return withToken(o.Access, mux)
+	// No web page of another origin gets a browser to change anything here.
+	return withToken(o.Access, http.NewCrossOriginProtection().Handler(mux))
 }
 
 // text answers with plain text that browsers and proxies neither keep nor guess about.

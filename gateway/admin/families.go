@@ -11,7 +11,7 @@ import (
 // families are all metrics of ours; docs/operations.md has the same table. Every
 // label has a fixed set of values, whatever clients do.
 func families() []family {
-	return slices.Concat(connectionFamilies(), trafficFamilies(), tickFamilies(), sourceFamilies(), loopFamilies())
+	return slices.Concat(connectionFamilies(), loginFamilies(), trafficFamilies(), tickFamilies(), sourceFamilies(), loopFamilies())
 }
 
 func connectionFamilies() []family {

@@ -140,13 +140,21 @@ func pageOf(q url.Values, others ...string) (after uint64, limit int, err error)
 			return 0, 0, badRequest(fmt.Sprintf("after is a number from 0 to %d", uint64(math.MaxUint64)))
 		}
 	}
-	limit = defaultPage
-	if given := q.Get("limit"); given != "" {
-		if limit, err = strconv.Atoi(given); err != nil || limit < 1 || limit > maxPage {
-			return 0, 0, badRequest(fmt.Sprintf("limit is a number from 1 to %d", maxPage))
-		}
+	limit, err = limitOf(q)
+	return after, limit, err
+}
+
+// limitOf reads ?limit=.
+func limitOf(q url.Values) (int, error) {
+	given := q.Get("limit")
+	if given == "" {
+		return defaultPage, nil
 	}
-	return after, limit, nil
+	limit, err := strconv.Atoi(given)
+	if err != nil || limit < 1 || limit > maxPage {
+		return 0, badRequest(fmt.Sprintf("limit is a number from 1 to %d", maxPage))
+	}
+	return limit, nil
 }
 
 // known refuses a misspelt parameter, which would otherwise select everything.

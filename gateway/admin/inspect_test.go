@@ -81,9 +81,9 @@ func TestSessions(t *testing.T) {
 	if time.Since(got.Since) > time.Minute || !strings.HasPrefix(got.Remote, "127.0.0.1:") {
 		t.Errorf("got %+v", got)
 	}
-	want := gateway.SessionInfo{ID: 1, Remote: got.Remote, Role: "push", Suite: "chacha20-poly1305", Hybrid: push.Info().Hybrid, Phase: "open", Since: got.Since,
+	want := gateway.SessionInfo{ID: 1, Remote: got.Remote, Role: "push", Suite: "chacha20-poly1305", Hybrid: push.Info().Hybrid, Phase: "open", Since: got.Since, Login: got.Login,
 		Client: "a client with a name that is longer than anybody needs: éééé", ClientVersion: "v7", Subscriptions: 2}
-	if got != want {
+	if got != want || !strings.HasSuffix(got.Login, "-1") {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 	if e := page.Sessions[1]; e.Role != "echo" || e.Suite != "aes-128-gcm" || e.Client != "" || e.Subscriptions != 0 {

@@ -72,6 +72,7 @@ func (w *world) startGateway() {
 			Limits:    gateway.Limits{Subscriptions: 100, Message: 64 << 10, Fragments: 16},
 			Slow:      gateway.SlowOptions{Queue: 4 << 20, Timeout: 10 * time.Second},
 			Heartbeat: gateway.HeartbeatOptions{Interval: 25 * time.Second, Timeout: 75 * time.Second},
+			Auth:      gateway.AuthOptions{KeepRevoked: time.Hour},
 			Batch:     gateway.BatchOptions{MaxTicks: 256, MaxBytes: 16 << 10},
 		}})
 	if err != nil {

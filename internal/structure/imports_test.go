@@ -37,7 +37,7 @@ var importTable = map[string][]string{
 		"session", "crypto/suite", "crypto/record", "fanout", "wire", "wire/codec", "wire/topic",
 		"gateway/auth", "gateway/upgrade", "gateway/frame", "gnet",
 	},
-	"gateway/admin": {"gateway", "fanout", "crypto/suite", "prometheus"},
+	"gateway/admin": {"gateway", "gateway/auth", "fanout", "crypto/suite", "prometheus"},
 
 	"client": {"session", "crypto/suite", "crypto/record", "wire", "wire/codec", "wire/topic"},
 
