@@ -17,10 +17,10 @@ import (
 
 // benches lists what can be measured.
 func benches() []command {
-	return []command{
+	return append(loadBenches(), []command{
 		{"compression", "FILE...", "how much smaller batches of recorded feeds become, and what that costs", (*app).benchCompression},
 		{"crypto", "", "what suites, public-key operations and their misuse cost on this machine", (*app).benchCrypto},
-	}
+	}...)
 }
 
 // bench measures what its first argument names.

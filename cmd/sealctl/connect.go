@@ -20,6 +20,9 @@ import (
 	"github.com/sealcast/sealcast/session"
 )
 
+// defaultTimeout is for a gateway's first answer.
+const defaultTimeout = 10 * time.Second
+
 // connection is what the flags say about how to reach a gateway and which keys
 // it may have.
 type connection struct {
@@ -42,7 +45,7 @@ func (c *connection) declare(a *app, f *flags, withToken bool) {
 	f.StringVar(&c.realm, "realm", "default", "`NAME` that the gateway's settings give as its realm")
 	f.StringVar(&c.ca, "ca", "", "`FILE` of certificates (PEM) to trust for wss://, instead of the system's")
 	f.list(&c.headers, "header", false, "`LINE` to add to the upgrade request, such as 'Origin: https://a.example'; several are allowed")
-	f.DurationVar(&c.timeout, "timeout", 10*time.Second, "`TIME` within which the connection must be ready")
+	f.DurationVar(&c.timeout, "timeout", defaultTimeout, "`TIME` within which the connection must be ready")
 	if withToken {
 		f.StringVar(&c.token, "token", a.getenv("SEALCTL_TOKEN"), "`TOKEN` to authenticate with; better given as SEALCTL_TOKEN, which other users cannot see")
 		f.Lookup("token").DefValue = ""

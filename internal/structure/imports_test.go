@@ -48,7 +48,15 @@ var importTable = map[string][]string{
 	"internal/feed":        {"wire/topic"},
 	"internal/feedfile":    {"wire/topic"},
 	"internal/knownhosts":  {"session"},
-	"internal/loadgen":     {"client", "session", "wire"},
+	"internal/loadgen": {
+		"session", "crypto/suite", "wire",
+		"internal/loadgen/measure", "internal/loadgen/peer", "internal/loadgen/reactor", "internal/loadgen/report", "internal/loadgen/target",
+	},
+	"internal/loadgen/measure": {},
+	"internal/loadgen/peer":    {"session", "crypto/record", "crypto/suite", "wire", "wire/codec"}, // as package client, without its waiting
+	"internal/loadgen/reactor": {},
+	"internal/loadgen/report":  {},
+	"internal/loadgen/target":  {},
 	"internal/integration": {},           // tests only
 	"internal/redistest":   {"go-redis"}, // starts a redis-server for tests
 	"internal/testenv":     {"crypto/record"},
@@ -61,7 +69,7 @@ var importTable = map[string][]string{
 	},
 	"cmd/sealctl": {
 		"client", "session", "crypto/suite", "wire", "wire/codec", "wire/topic", "internal/cryptobench",
-		"internal/loadgen", "internal/feed", "internal/feedfile", "internal/knownhosts", "internal/version", "go-redis",
+		"internal/loadgen", "internal/loadgen/report", "internal/loadgen/target", "internal/feed", "internal/feedfile", "internal/knownhosts", "internal/version", "go-redis",
 	},
 }
 

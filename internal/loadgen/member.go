@@ -1,0 +1,99 @@
+package loadgen
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"net/netip"
+
+	"github.com/sealcast/sealcast/internal/loadgen/peer"
+	"github.com/sealcast/sealcast/internal/loadgen/reactor"
+	"github.com/sealcast/sealcast/session"
+)
+
+// member is one client of any scenario: a connection and the peer on it. It
+// belongs to its station.
+type member struct {
+	st      *station
+	conn    *reactor.Conn
+	peer    *peer.Peer
+	role    peer.Handler
+	begun   int64 // when it began to connect, or was to
+	ready   bool
+	leaving bool        // its end is wanted
+	gone    func(error) // nil, or hears of the end of a member that was ready
+}
+
+// dial begins the connection of a member.
+func (m *member) dial(s *station, gw *Gateway, from netip.Addr) (*reactor.Conn, error) {
+	m.st = s
+	m.begun = s.loop.Now()
+	conn, err := s.loop.Dial(gw.Address, from, m)
+	m.conn = conn
+	return conn, err
+}
+
+// Opened implements reactor.Handler.
+func (m *member) Opened(c *reactor.Conn) { c.Out = m.peer.Begin(c.Out) }
+
+// Data implements reactor.Handler.
+func (m *member) Data(c *reactor.Conn, b []byte) int {
+	n, err := m.peer.Receive(&c.Out, b, m.role)
+	if err != nil {
+		m.end(err)
+	}
+	return n
+}
+
+// Closed implements reactor.Handler.
+func (m *member) Closed(_ *reactor.Conn, err error) {
+	if err == nil {
+		return // by end or leave, which have told already
+	}
+	kind := peer.KindLost
+	if !m.ready {
+		kind = peer.KindConnect
+	}
+	if errors.Is(err, io.EOF) {
+		err = errors.New("the connection has ended without a goodbye")
+	}
+	m.over(&peer.Error{Kind: kind, Err: err})
+}
+
+// end closes the connection because of an error.
+func (m *member) end(err error) {
+	m.conn.Close(false)
+	m.over(err)
+}
+
+// over tells whom it concerns, once.
+func (m *member) over(err error) {
+	m.peer.Close()
+	switch {
+	case m.leaving:
+	case m.ready:
+		m.st.dropped(err)
+	default:
+		m.st.refused(err)
+	}
+	if m.gone != nil && m.ready {
+		m.gone(err)
+	}
+}
+
+// arrive notes that the member is ready for what it is there for.
+func (m *member) arrive() {
+	m.ready = true
+	m.st.arrived()
+}
+
+// mask is the i-th client's, decided by the seed.
+func (e *Env) mask(i int) (key [4]byte) {
+	binary.LittleEndian.PutUint32(key[:], uint32(e.Seed*0x9e3779b9)^uint32(i*0x85ebca6b)|1)
+	return key
+}
+
+// sessionConfig is that of all clients of one gateway.
+func (e *Env) sessionConfig(gw *Gateway) *session.ClientConfig {
+	return &session.ClientConfig{Pins: gw.Pins, Insecure: e.Insecure && len(gw.Pins) == 0, PostQuantum: e.PostQuantum}
+}
