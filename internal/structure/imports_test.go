@@ -57,11 +57,11 @@ var importTable = map[string][]string{
 	"internal/loadgen/reactor": {},
 	"internal/loadgen/report":  {},
 	"internal/loadgen/target":  {},
-	"internal/integration": {},           // tests only
-	"internal/redistest":   {"go-redis"}, // starts a redis-server for tests
-	"internal/testenv":     {"crypto/record"},
-	"internal/structure":   {}, // tests only
-	"internal/version":     {},
+	"internal/integration":     {},           // tests only
+	"internal/redistest":       {"go-redis"}, // starts a redis-server for tests
+	"internal/testenv":         {"crypto/record"},
+	"internal/structure":       {}, // tests only
+	"internal/version":         {},
 
 	"cmd/sealcast": {
 		"gateway", "gateway/admin", "gateway/auth", "fanout", "session", "crypto/suite", "crypto/record", "wire", "wire/codec", "wire/topic",
