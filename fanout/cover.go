@@ -30,6 +30,7 @@ type subscription struct {
 	state   subState
 	age     uint64 // held and leaving: order in which the source confirmed them
 	missing bool   // needed, but not held
+	lost    bool   // missing, because the source has lost it while others stayed
 }
 
 // delivers tells whether messages come through the subscription.
@@ -46,6 +47,8 @@ type cover struct {
 	up    bool
 	age   uint64
 	live  int // subscriptions that are not idle
+
+	lostNow int // subscriptions that are lost
 
 	missing map[*subscription]struct{}
 	surplus map[*subscription]*subscription // held, not needed, waiting for the other to be confirmed
@@ -168,6 +171,9 @@ func (c *cover) mark(s *subscription, needed bool) {
 		return
 	}
 	s.missing = missing
+	if !missing {
+		c.found(s)
+	}
 	if missing {
 		c.missing[s] = struct{}{}
 		return
@@ -177,6 +183,21 @@ func (c *cover) mark(s *subscription, needed bool) {
 		if heir == s {
 			c.settle(waiting)
 		}
+	}
+}
+
+// lose notes that the source has lost a subscription while others stayed.
+func (c *cover) lose(s *subscription) {
+	if s.missing && !s.lost {
+		s.lost = true
+		c.lostNow++
+	}
+}
+
+func (c *cover) found(s *subscription) {
+	if s.lost {
+		s.lost = false
+		c.lostNow--
 	}
 }
 

@@ -221,6 +221,10 @@ func (h *Hub) removed(key string, cause error) {
 		}
 	}
 	h.cover.settle(s)
+	if cause != nil {
+		h.cover.lose(s)
+		h.turns.partly = true
+	}
 }
 
 // denied ends the wants that depend on a subscription that the source refused.

@@ -91,7 +91,7 @@ type Confirmed struct {
 type Refused struct {
 	Filter topic.Filter
 	Ticket Ticket
-	Err    error // wraps ErrDenied, ErrNumbers or ErrTopics; text for the user
+	Err    error // wraps ErrDenied, ErrNumbers, ErrTopics or ErrPatterns; text for the user
 }
 
 // SourceState says that no ticks come for the moment, or that they come again.

@@ -79,6 +79,7 @@ type turnState struct {
 	items        []item    // scratch
 	commands     []command // taken from the mailbox
 	done         int       // commands: so many from the first one on
+	partly       bool      // a part of the source was lost and is not wholly back
 	recovering   bool      // connected, but what was wanted then is not answered yet
 	unanswered   int       // recovering: answers to come
 	overflowSaid time.Time // when an overflow was logged last
@@ -107,7 +108,11 @@ type command struct {
 // NewHub makes a hub that does nothing until Run is called.
 func NewHub(opt Options) *Hub {
 	h := newHub(opt)
-	h.source = newRedisSource(h.opt, h.queue, h.status)
+	if h.opt.Redis.Source == Sharded {
+		h.source = newShardedSource(h.opt, h.queue, h.status)
+	} else {
+		h.source = newRedisSource(h.opt, h.queue, h.status)
+	}
 	return h
 }
 
@@ -235,6 +240,10 @@ func (h *Hub) turn() (more bool) {
 		h.turns.recovering = false
 		h.status.ready(h.link)
 		h.back()
+	}
+	if h.turns.partly && h.cover.lostNow == 0 && !h.turns.recovering {
+		h.turns.partly = false
+		h.status.ready(h.link)
 	}
 	h.tellTopics()
 	h.flush()

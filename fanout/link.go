@@ -39,6 +39,8 @@ type link struct {
 	ctx    context.Context // ends with the link; its cause is the failure
 	fail   context.CancelCauseFunc
 	wake   chan struct{}
+	canary *canary // nil: none
+	shards bool    // sharded pub/sub: SSUBSCRIBE
 
 	mu      sync.Mutex
 	orders  []order // to be written
@@ -61,15 +63,20 @@ func (c *heardConn) Read(b []byte) (int, error) {
 
 func (c *heardConn) last() time.Time { return time.Unix(0, c.at.Load()) }
 
-// dial connects, authenticates, and makes sure that Redis answers.
-func dial(ctx context.Context, opt Redis, addr string) (*link, error) {
-	l := &link{opt: opt, wake: make(chan struct{}, 1)}
+// dial connects, authenticates, and makes sure that Redis answers. canary may be nil.
+func dial(ctx context.Context, opt Redis, addr string, canary *canary) (*link, error) {
+	l := &link{opt: opt, wake: make(chan struct{}, 1), canary: canary, shards: opt.Source == Sharded}
 	l.ctx, l.fail = context.WithCancelCause(ctx)
 	l.client = redis.NewClient(l.options(addr))
 	l.pubsub = l.client.Subscribe(l.ctx)
 	if err := l.greet(); err != nil {
 		l.close()
 		return nil, err
+	}
+	if canary != nil {
+		if channel := canary.channel.Load(); channel != nil {
+			l.send([]order{{key: *channel, add: true}})
+		}
 	}
 	return l, nil
 }
@@ -79,10 +86,11 @@ func (l *link) greet() error {
 		return err
 	}
 	_, err := l.pubsub.ReceiveTimeout(l.ctx, l.opt.DialTimeout)
-	if err != nil && !strings.HasPrefix(err.Error(), "NOPERM") { // that is an answer, too
-		return err
+	var answer redis.Error
+	if errors.As(err, &answer) && denied(answer) { // that is an answer, too
+		return nil
 	}
-	return nil
+	return err
 }
 
 func (l *link) options(addr string) *redis.Options {
@@ -120,6 +128,15 @@ func (l *link) send(orders []order) {
 	select {
 	case l.wake <- struct{}{}:
 	default:
+	}
+}
+
+// sing sends canaries until the link fails.
+func (l *link) sing() {
+	if l.canary != nil {
+		if err := l.canary.run(l.ctx); err != nil {
+			l.fail(err)
+		}
 	}
 }
 
@@ -179,6 +196,10 @@ func (l *link) writeOrder(o order) {
 	switch {
 	case o.key == "":
 		err = l.pubsub.Ping(l.ctx)
+	case l.shards && o.add:
+		err = l.pubsub.SSubscribe(l.ctx, o.key)
+	case l.shards:
+		err = l.pubsub.SUnsubscribe(l.ctx, o.key)
 	case o.pattern && o.add:
 		err = l.pubsub.PSubscribe(l.ctx, o.key)
 	case o.pattern:
@@ -207,6 +228,12 @@ func (l *link) receive() (item, error) {
 	}
 	switch v := v.(type) {
 	case *redis.Message:
+		if l.canary != nil {
+			l.canary.heard()
+		}
+		if own(v.Channel) {
+			return item{kind: itemNothing}, nil
+		}
 		return item{kind: itemTick, channel: v.Channel, pattern: v.Pattern, payload: v.Payload}, nil
 	case *redis.Subscription:
 		kind, add := itemAdded, !strings.Contains(v.Kind, "unsubscribe")
@@ -214,6 +241,9 @@ func (l *link) receive() (item, error) {
 			kind = itemRemoved
 		}
 		l.answered(order{key: v.Channel, pattern: strings.HasPrefix(v.Kind, "p"), add: add})
+		if own(v.Channel) && add {
+			return item{kind: itemNothing}, nil
+		}
 		return item{kind: kind, channel: v.Channel}, nil
 	default: // *redis.Pong
 		l.answered(order{})
@@ -235,11 +265,20 @@ func (l *link) answered(o order) {
 func (l *link) refused(err redis.Error) (item, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.pending) == 0 || !strings.HasPrefix(err.Error(), "NOPERM") {
+	if len(l.pending) == 0 {
 		return item{}, err
 	}
 	o := l.pending[0]
+	if l.shards && o.add && astray(err) {
+		l.pending = l.pending[1:]
+		return item{kind: itemAstray, channel: o.key, note: &note{err: err}}, nil
+	}
+	if !denied(err) {
+		return item{}, err
+	}
 	switch {
+	case own(o.key):
+		l.canary.off.Store(true)
 	case o.key == "": // not even PING is allowed, but Redis is there
 	case o.add:
 		l.pending = l.pending[1:]
@@ -249,6 +288,13 @@ func (l *link) refused(err redis.Error) (item, error) {
 	}
 	l.pending = l.pending[1:]
 	return item{kind: itemNothing}, nil
+}
+
+// astray tells whether a subscription has come to a node that does not have its
+// slot, or not at the moment.
+func astray(err redis.Error) bool {
+	word, _, _ := strings.Cut(err.Error(), " ")
+	return word == "MOVED" || word == "ASK" || word == "CLUSTERDOWN" || word == "TRYAGAIN"
 }
 
 // plain takes Go's wording off network errors: "connection refused" is what a user needs to read.

@@ -115,6 +115,7 @@ func TestLinkPingKeepsQuietConnection(t *testing.T) {
 	})
 	opt := quick(addr)
 	opt.Redis.PingAfter = 10 * time.Millisecond
+	opt.Redis.Canary = time.Hour // the server gives no messages
 	h := startLive(t, opt)
 	for range 5 {
 		select {
@@ -232,16 +233,16 @@ func TestRunEndsWhileConnecting(t *testing.T) {
 
 func TestPauseGrowsWithinBounds(t *testing.T) {
 	opt := Options{}.withDefaults()
-	s := newRedisSource(opt, nil, nil)
+	random := newRandom(opt.Random)
 	for failures, longest := range []time.Duration{50, 100, 200, 400, 800, 1000, 1000} {
 		longest *= time.Millisecond
 		for range 50 {
-			if p := s.pause(failures); p < longest/2 || p > longest {
+			if p := pause(&opt.Redis, random, failures); p < longest/2 || p > longest {
 				t.Errorf("pause after %d failures: %v", failures, p)
 			}
 		}
 	}
-	if p := s.pause(1 << 30); p > time.Second {
+	if p := pause(&opt.Redis, random, 1<<30); p > time.Second {
 		t.Errorf("pause %v", p)
 	}
 }

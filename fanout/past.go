@@ -45,12 +45,17 @@ func (h *Hub) rule(name string) *Rule {
 func (h *Hub) stand() {
 	h.standing = h.standing[:0]
 	for i := range h.opt.Rules {
-		if r := &h.opt.Rules[i]; r.keep() > 0 {
+		if r := &h.opt.Rules[i]; r.keep() > 0 && h.stands(r.Match) {
 			w := h.want(r.Match)
 			w.standing = true
 			h.standing = append(h.standing, w)
 		}
 	}
+}
+
+// stands tells whether the source can give a rule's filter.
+func (h *Hub) stands(f topic.Filter) bool {
+	return h.opt.Redis.Source != Sharded || !f.IsPattern()
 }
 
 // setRules wants what the new rules keep before it gives up what only the old

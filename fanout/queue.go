@@ -16,6 +16,7 @@ const (
 	itemAdded                     // the source has confirmed a subscription
 	itemRemoved                   // a subscription has ended
 	itemRefused                   // the source has refused a subscription
+	itemAstray                    // never in the queue: the subscription belongs to another node
 )
 
 // item is what the source tells the hub, in the order in which it happened.

@@ -6,10 +6,12 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
@@ -23,10 +25,20 @@ const (
 	Cluster                    // Redis Cluster
 )
 
+// Source is how ticks come out of Redis.
+type Source uint8
+
+// The sources.
+const (
+	PubSub  Source = iota // PUBLISH
+	Sharded               // SPUBLISH, with Cluster only; names only
+)
+
 // Redis says how to reach Redis. It is not changed once a hub or client has it.
 type Redis struct {
 	Topology Topology
 	Master   string // Sentinel: the name that the sentinels know the master by
+	Source   Source
 
 	// Addrs are host:port, tried in turn: of the server, of sentinels, or of some
 	// nodes of the cluster; default 127.0.0.1:6379.
@@ -42,6 +54,7 @@ type Redis struct {
 	// gateway runs. nil: they do not.
 	Current func() Redis
 
+	Canary      time.Duration // within which it shows that no messages come through; default 2 s
 	DialTimeout time.Duration // for connecting and for each answer while connecting; default 3 s
 	PingAfter   time.Duration // silence after which a PING is sent; default 3 s
 	PingTimeout time.Duration // silence after the PING that counts as loss; default 5 s
@@ -56,6 +69,7 @@ func (r Redis) withDefaults() Redis {
 	if len(r.Addrs) == 0 {
 		r.Addrs = []string{"127.0.0.1:6379"}
 	}
+	setDefault(&r.Canary, 2*time.Second)
 	setDefault(&r.DialTimeout, 3*time.Second)
 	setDefault(&r.PingAfter, 3*time.Second)
 	setDefault(&r.PingTimeout, 5*time.Second)
@@ -99,17 +113,51 @@ func (r Redis) login() (username, password string) {
 // sentinels and the nodes of a cluster, takes addresses and passwords as they
 // are when it connects, and repeats no command that failed. The caller closes it.
 func NewClient(r Redis) redis.UniversalClient {
+	quiet.Do(logging.Disable)
 	r = r.withDefaults()
 	o := r.universal()
 	switch r.Topology {
 	case Sentinel:
 		return redis.NewFailoverClient(o.Failover())
 	case Cluster:
-		return redis.NewClusterClient(o.Cluster())
+		c := redis.NewClusterClient(o.Cluster())
+		c.AddHook(reloading{c})
+		return c
 	}
 	simple := o.Simple()
 	simple.Dialer = r.dialInTurn()
 	return redis.NewClient(simple)
+}
+
+// quiet keeps the library from writing to standard error: its errors are returned, too.
+var quiet sync.Once
+
+// reloading is a hook that makes a client of a cluster look for the nodes again
+// when one cannot be reached. By itself it does so after ten seconds.
+type reloading struct{ c *redis.ClusterClient }
+
+func (h reloading) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h reloading) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		h.look(ctx, err)
+		return err
+	}
+}
+
+func (h reloading) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		h.look(ctx, err)
+		return err
+	}
+}
+
+func (h reloading) look(ctx context.Context, err error) {
+	if errors.As(err, new(net.Error)) {
+		h.c.ReloadState(ctx)
+	}
 }
 
 // universal is what clients of all topologies have in common.

@@ -2,10 +2,12 @@ package fanout
 
 import (
 	"context"
+	cryptorand "crypto/rand"
 	"math/rand/v2"
 	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 )
 
@@ -14,7 +16,11 @@ type redisSource struct {
 	opt    Options
 	queue  *queue
 	status *status
-	random *rand.Rand // owned by run
+
+	// Owned by run.
+	random *rand.Rand
+	client redis.UniversalClient // for canaries
+	nodes  []string              // Cluster: the masters that there were lately
 
 	mu    sync.Mutex
 	link  *link // nil: there is no connection
@@ -22,24 +28,25 @@ type redisSource struct {
 }
 
 func newRedisSource(opt Options, q *queue, st *status) *redisSource {
-	seed := rand.NewPCG(opt.Random.Uint64(), opt.Random.Uint64())
-	return &redisSource{opt: opt, queue: q, status: st, random: rand.New(seed)}
+	return &redisSource{opt: opt, queue: q, status: st, random: newRandom(opt.Random)}
 }
 
 // run connects, reads until the connection fails, waits and connects again.
 func (s *redisSource) run(ctx context.Context) {
+	s.client = NewClient(s.opt.Redis)
+	defer s.client.Close()
 	for turn, failures := 0, 0; ; {
-		addrs := s.opt.Redis.now().Addrs
+		addrs := unique(append(s.nodes, s.opt.Redis.now().Addrs...)...)
 		addr, lived, err := s.serve(ctx, addrs[turn%len(addrs)])
 		if ctx.Err() != nil {
 			return
 		}
 		s.status.down(addr, err)
+		turn++ // a server that has just failed is the last to be asked
 		if lived {
 			failures = 0
 			s.opt.Log.Warn("redis lost", zap.String("addr", addr), zap.Error(err))
 		} else {
-			turn++
 			failures++
 			if failures == 1 {
 				s.queue.put(item{kind: itemAway, note: &note{err: err}})
@@ -51,19 +58,23 @@ func (s *redisSource) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(s.pause(failures)):
+		case <-time.After(pause(&s.opt.Redis, s.random, failures)):
 		}
 	}
 }
 
 // pause doubles with every failure, and is spread over its upper half so that
 // gateways do not come back all at once.
-func (s *redisSource) pause(failures int) time.Duration {
-	p := s.opt.Redis.RetryMax
-	if doubled := s.opt.Redis.RetryMin << min(failures, 20); doubled < p {
+func pause(r *Redis, random *rand.Rand, failures int) time.Duration {
+	p := r.RetryMax
+	if doubled := r.RetryMin << min(failures, 20); doubled < p {
 		p = doubled
 	}
-	return p/2 + time.Duration(s.random.Int64N(int64(p/2)+1))
+	return p/2 + time.Duration(random.Int64N(int64(p/2)+1))
+}
+
+func newRandom(from rand.Source) *rand.Rand {
+	return rand.New(rand.NewPCG(from.Uint64(), from.Uint64()))
 }
 
 // serve keeps one connection for as long as it lasts; lived tells whether there
@@ -74,22 +85,55 @@ func (s *redisSource) serve(ctx context.Context, addr string) (server string, li
 			return "sentinel", false, plain(err)
 		}
 	}
-	l, err := dial(ctx, s.opt.Redis, addr)
+	l, err := dial(ctx, s.opt.Redis, addr, newCanary(s.opt.Redis.Canary, s.herald(addr), canaryChannel()))
 	if err != nil {
 		return addr, false, plain(err)
 	}
 	defer l.close()
+	s.learn(ctx, addr)
 	s.begin(l, addr)
 	s.opt.Log.Info("redis connected", zap.String("addr", addr))
 
 	var wg sync.WaitGroup
 	wg.Go(l.write)
+	wg.Go(l.sing)
 	l.fail(s.read(l))
 	wg.Wait()
 
 	err = plain(l.failure())
 	s.end(err)
 	return addr, true, err
+}
+
+// canaryChannel makes a name that no other link uses.
+func canaryChannel() string { return ownPrefix + "canary:" + cryptorand.Text() }
+
+// herald publishes where a publisher would: at the master that sentinels name, or
+// at the masters of a cluster other than the node that is listened to, so that
+// the way between them is seen, too.
+func (s *redisSource) herald(addr string) herald {
+	cluster, ok := s.client.(*redis.ClusterClient)
+	if !ok {
+		return func(ctx context.Context, channel string) error { return s.client.Publish(ctx, channel, "").Err() }
+	}
+	return func(ctx context.Context, channel string) error {
+		return cluster.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error {
+			if c.Options().Addr == addr {
+				return nil
+			}
+			return c.Publish(ctx, channel, "").Err()
+		})
+	}
+}
+
+// learn asks a node of a cluster for the others, in case they are needed.
+func (s *redisSource) learn(ctx context.Context, addr string) {
+	if s.opt.Redis.Topology != Cluster {
+		return
+	}
+	if m, err := s.opt.Redis.askNode(ctx, addr); err == nil {
+		s.nodes = m.masters()
+	}
 }
 
 func (s *redisSource) begin(l *link, addr string) {
@@ -128,13 +172,18 @@ func (s *redisSource) read(l *link) error {
 		case err != nil:
 			return err
 		case it.message():
-			it.received = s.opt.Now().UnixMicro()
-			if len(it.payload) > s.opt.MaxTick {
-				it.kind, it.payload = itemOversized, ""
-			}
+			s.opt.stamp(&it)
 			s.queue.put(it)
 		case it.kind != itemNothing:
 			s.queue.put(it)
 		}
+	}
+}
+
+// stamp notes when a message has come, and lets go of what is too large.
+func (o *Options) stamp(it *item) {
+	it.received = o.Now().UnixMicro()
+	if len(it.payload) > o.MaxTick {
+		it.kind, it.payload = itemOversized, ""
 	}
 }

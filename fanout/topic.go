@@ -15,6 +15,9 @@ var ErrNumbers = errors.New("no topic number is left in this gateway process; re
 // ErrTopics reports that clients have opened as many topics by name as Options.MaxTopics allows.
 var ErrTopics = errors.New("the gateway has as many topics opened by name as limits.topics allows; subscribe to a pattern, or try again later")
 
+// ErrPatterns reports that sharded channels have no patterns.
+var ErrPatterns = errors.New("redis.source is sharded, which has no patterns; subscribe to names")
+
 // feed is a topic. It exists while a loop has a confirmed filter that matches
 // it, or a rule keeps something of it.
 type feed struct {

@@ -142,11 +142,18 @@ var topologies = map[config.RedisMode]fanout.Topology{
 	config.RedisCluster:    fanout.Cluster,
 }
 
+var sources = map[config.RedisSource]fanout.Source{
+	config.SourcePubSub:  fanout.PubSub,
+	config.SourceSharded: fanout.Sharded,
+}
+
 func (f *inForce) redis() fanout.Redis {
 	c := &f.cfg.Redis
 	return fanout.Redis{
 		Topology: topologies[c.Mode],
 		Master:   c.Master,
+		Source:   sources[c.Source],
+		Canary:   c.Canary,
 		Addrs:    c.Addrs,
 		Username: c.Username,
 		Password: c.Password.Reveal(),

@@ -49,6 +49,9 @@ func (l *loader) checkRedis(r *Redis) {
 	l.rule(r.Username != "" && r.Password == Secret{}, problem{
 		text: "is set without redis.password", hint: "give the user's password in SEALCAST_REDIS_PASSWORD",
 	}, "redis.username", "redis.password")
+	l.rule(r.Source == SourceSharded && r.Mode != RedisCluster, problem{
+		text: "is sharded, which redis.mode " + string(r.Mode) + " has not", hint: "set redis.mode to cluster, or redis.source to pubsub",
+	}, "redis.source", "redis.mode")
 	l.checkSentinel(r)
 	l.rule(r.Mode == RedisCluster && r.DB != 0, problem{
 		text: "has no effect with redis.mode cluster", hint: "a cluster has only database 0: remove this",
@@ -65,6 +68,7 @@ var redisAddresses = map[RedisMode]string{
 
 func (l *loader) checkEmbedded(r *Redis) {
 	unused := problem{text: "has no effect with redis.mode embedded", hint: "set redis.mode to standalone, or remove this"}
+	l.rule(r.Source != SourcePubSub, unused, "redis.source", "redis.mode")
 	l.rule(len(r.Addrs) > 0, unused, "redis.addrs", "redis.mode")
 	l.rule(r.Master != "", unused, "redis.master", "redis.mode")
 	l.rule(r.DB != 0, unused, "redis.db", "redis.mode")

@@ -225,6 +225,8 @@ func TestFaultsBetweenSettings(t *testing.T) {
 				"\ngw.yaml:4: redis.password: " + embedded + "\ngw.yaml:5: redis.db: " + embedded},
 		{"standalone without address", "redis: {mode: standalone}",
 			"gw.yaml:1: redis.addrs: is empty | redis.mode standalone needs the server's address, such as 127.0.0.1:6379"},
+		{"sharded without cluster", "redis: {mode: standalone, addrs: a:1, source: sharded}",
+			"gw.yaml:1: redis.source: is sharded, which redis.mode standalone has not | set redis.mode to cluster, or redis.source to pubsub"},
 		{"sentinel without master", "redis: {mode: sentinel, addrs: a:1, db: 1}",
 			"gw.yaml:1: redis.master: is empty | redis.mode sentinel needs the name that the sentinels know the master by, often mymaster"},
 		{"sentinel's settings elsewhere", "redis:\n  mode: cluster\n  master: m\n  db: 1\n  sentinel: {username: u, password: p}",

@@ -17,12 +17,14 @@ import (
 // patience bounds every wait of this package.
 const patience = 10 * time.Second
 
-// Server is a redis-server process. Its address stays the same over restarts.
+// Server is a redis-server process. Its address and its folder stay the same
+// over restarts.
 type Server struct {
 	Addr string // host:port
 
 	t    testing.TB
 	port string
+	dir  string
 	args []string
 
 	mu  sync.Mutex
@@ -49,7 +51,7 @@ func Reserve(t testing.TB, args ...string) *Server {
 	}
 	defer l.Close()
 	_, port, _ := net.SplitHostPort(l.Addr().String())
-	s := &Server{Addr: l.Addr().String(), t: t, port: port, args: args}
+	s := &Server{Addr: l.Addr().String(), t: t, port: port, dir: t.TempDir(), args: args}
 	t.Cleanup(s.Kill)
 	return s
 }
@@ -62,7 +64,13 @@ func (s *Server) Restart() {
 		s.t.Fatal("redistest: redis-server is not installed: apt-get install redis-server")
 	}
 	args := append([]string{"--port", s.port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
-		"--dir", s.t.TempDir(), "--enable-debug-command", "local"}, s.args...)
+		"--dir", s.dir, "--enable-debug-command", "local"}, s.args...)
+	s.run(path, args)
+}
+
+// run starts the process and returns once it answers.
+func (s *Server) run(path string, args []string) {
+	s.t.Helper()
 	cmd, out := exec.Command(path, args...), new(bytes.Buffer)
 	cmd.Stdout, cmd.Stderr = out, out
 	dieWithParent(cmd)

@@ -66,3 +66,28 @@ func TestConnAnswers(t *testing.T) {
 		t.Errorf("message: %q, %v", got, err)
 	}
 }
+
+func TestSentinelsFailOver(t *testing.T) {
+	x := StartSentinels(t)
+	before := x.Master()
+	before.Kill()
+	if after := x.WaitFailover(before); after == before {
+		t.Error("the same master")
+	}
+}
+
+func TestClusterMovesSlotsAndFailsOver(t *testing.T) {
+	c := StartCluster(t)
+	before := c.Owner("a")
+	to := c.Nodes[0]
+	if to == before {
+		to = c.Nodes[1]
+	}
+	c.MoveSlot("a", to)
+	if got := c.Owner("a"); got != to {
+		t.Errorf("the slot is at %s", got.Addr)
+	}
+	to.Kill()
+	c.WaitOwnerNot("a", to)
+	c.WaitComplete()
+}
