@@ -81,6 +81,7 @@ func commands() []command {
 		{"feed", "", "publish a recorded or synthetic feed through Redis", (*app).feed},
 		{"info", "URL", "show what a gateway offers", (*app).info},
 		{"bench", "WHAT", "measure what cryptography or compression costs on this machine", (*app).bench},
+		{"token", "", "make a token to try a gateway out with", (*app).token},
 		{"dict", "train FILE...", "train a compression dictionary from recorded feeds", (*app).dict},
 		{"version", "", "print the version", (*app).version},
 	}
