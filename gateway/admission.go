@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -36,13 +35,8 @@ func (a *admission) setRate(perSecond int) {
 
 // sourceOf is what connections are counted by: an IPv4 address, or the /64 of an
 // IPv6 address, which one customer has as a whole.
-func sourceOf(addr net.Addr) netip.Addr {
-	tcp, ok := addr.(*net.TCPAddr)
-	if !ok {
-		return netip.Addr{}
-	}
-	ip := tcp.AddrPort().Addr().Unmap().WithZone("")
-	if ip.Is4() {
+func sourceOf(ip netip.Addr) netip.Addr {
+	if !ip.Is6() {
 		return ip
 	}
 	return netip.PrefixFrom(ip, 64).Masked().Addr()
@@ -68,12 +62,7 @@ func (a *admission) leave(source netip.Addr) {
 }
 
 // denies tells whether an address is in the deny list.
-func (l *Limits) denies(addr net.Addr) bool {
-	tcp, ok := addr.(*net.TCPAddr)
-	return ok && slices.ContainsFunc(l.Deny, func(p netip.Prefix) bool {
-		return p.Contains(tcp.AddrPort().Addr().Unmap())
-	})
-}
+func (l *Limits) denies(addr netip.Addr) bool { return contains(l.Deny, addr) }
 
 // allowsOrigin tells whether a page of this origin may connect. Without the
 // header the client is no browser, and the header would prove nothing.

@@ -29,7 +29,7 @@ func (c *conn) end(code wire.CloseCode, text string) {
 	switch c.phase {
 	case phaseClosing, phaseClosed:
 		return
-	case phaseUpgrade:
+	case phasePreamble, phaseUpgrade:
 		c.reject(upgrade.Reject(http.StatusServiceUnavailable, text))
 		return
 	}
@@ -149,8 +149,7 @@ func (c *conn) onClosed(err error) {
 		c.sess.Close()
 	}
 	l.index.conns.remove(c)
-	l.gateway.conns.Add(-1)
-	l.gateway.admission.leave(c.source)
+	l.gateway.leave(c)
 	l.gateway.log.Debug("connection closed", zap.Uint64("conn", c.id), zap.Error(err))
 	c.move(phaseClosed)
 }
@@ -166,7 +165,7 @@ func (c *conn) deadline() int64 {
 
 func (c *conn) phaseDeadline() int64 {
 	switch c.phase {
-	case phaseUpgrade:
+	case phasePreamble, phaseUpgrade:
 		return c.began + upgradeTimeout.Milliseconds()
 	case phaseHandshake:
 		return c.began + handshakeTimeout.Milliseconds()
@@ -204,7 +203,7 @@ func (c *conn) overdue(now int64) {
 		return
 	}
 	switch c.phase {
-	case phaseUpgrade:
+	case phasePreamble, phaseUpgrade:
 		c.reject(upgrade.Reject(http.StatusRequestTimeout, "the request did not arrive in time"))
 	case phaseHandshake, phaseConnect:
 		c.end(wire.CloseTooLate, "handshake not finished in time")

@@ -29,15 +29,17 @@ const (
 // conn is one connection. It belongs to its loop.
 type conn struct {
 	// fixed after accept and OnOpen
-	id     uint64
-	source netip.Addr // what the connection is counted by
-	gc     gnet.Conn
-	loop   *loop
-	opened atomic.Bool // OnOpen has run
+	id       uint64
+	gc       gnet.Conn
+	loop     *loop
+	preamble bool        // a PROXY protocol header comes first
+	opened   atomic.Bool // OnOpen has run
 
 	// owned by the loop
 	phase    phase
-	peerDone bool // the peer has said that it is leaving
+	remote   netip.AddrPort // the client's, as far as it is known
+	counted  bool           // among those of its source
+	peerDone bool           // the peer has said that it is leaving
 	role     session.Role
 	timer    timer
 	// As the client was told when it came into service; a reload does not change it.
@@ -49,7 +51,7 @@ type conn struct {
 	lastLife   int64  // a record opened, a pong came, or a slow socket took something
 	lastBeat   int64  // a heartbeat went out
 	leaveAt    int64  // told goodbye then; 0: never
-	request    []byte // of the upgrade, while incomplete
+	request    []byte // of the upgrade, or what comes before, while incomplete
 	decoder    frame.Decoder
 	sess       *session.Session
 	sub        *subscriber // push sessions in service
@@ -80,12 +82,16 @@ func (c *conn) onTraffic() {
 		c.end(wire.CloseTooSlow, "sends without reading")
 	}
 	for len(buf) > 0 && c.phase != phaseClosed {
-		if c.phase == phaseUpgrade {
-			buf = buf[c.onRequest(buf):]
-			continue
+		n, more := 0, true
+		switch c.phase {
+		case phasePreamble:
+			n = c.onPreamble(buf)
+		case phaseUpgrade:
+			n = c.onRequest(buf)
+		default:
+			n, more = c.onFrames(buf)
 		}
-		n, ok := c.onFrames(buf)
-		if !ok {
+		if !more {
 			return
 		}
 		buf = buf[n:]
@@ -95,10 +101,9 @@ func (c *conn) onTraffic() {
 // onRequest is in 2 — the HTTP upgrade, acted on once it is complete. It returns
 // how much of buf belongs to the request; what follows are frames.
 func (c *conn) onRequest(buf []byte) int {
-	before, all := len(c.request), buf
-	if before > 0 {
-		c.request = append(c.request, buf...)
-		all = c.request
+	before, all := 0, buf
+	if len(c.request) > 0 {
+		before, all = c.gather(buf)
 	}
 	req, n, err := upgrade.Parse(all)
 	switch {
@@ -109,7 +114,7 @@ func (c *conn) onRequest(buf []byte) int {
 		return len(buf)
 	case n == 0:
 		if before == 0 {
-			c.request = append(c.request, buf...)
+			c.gather(buf)
 		}
 		return len(buf)
 	}
@@ -121,6 +126,11 @@ func (c *conn) onRequest(buf []byte) int {
 // accept routes a valid upgrade request to its endpoint.
 func (c *conn) accept(req *upgrade.Request) {
 	opts := c.loop.settings()
+	if opts.Proxy.trusts(c.remote.Addr()) {
+		if client, ok := opts.Proxy.forwarded(req.ForwardedFor); ok && !c.identify(client) {
+			return
+		}
+	}
 	switch {
 	case c.loop.gateway.life.draining.Load():
 		c.reject(upgrade.Reject(http.StatusServiceUnavailable, "the gateway is restarting"))

@@ -21,7 +21,11 @@ func (h *handler) OnOpen(gc gnet.Conn) ([]byte, gnet.Action) {
 	defer c.loop.endTurn(c.loop.beginTurn())
 	defer c.loop.rescue(c)
 	c.loop.index.conns.add(c)
-	c.move(phaseUpgrade)
+	if c.preamble {
+		c.move(phasePreamble)
+	} else {
+		c.move(phaseUpgrade)
+	}
 	return nil, gnet.None
 }
 

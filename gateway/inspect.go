@@ -23,10 +23,10 @@ const lookAtOnce = 2048
 
 // SessionInfo is what operators see of one connection.
 type SessionInfo struct {
-	ID            uint64    `json:"id"` // as told to the client in Connected
-	Remote        string    `json:"remote"`
-	Role          string    `json:"role"`  // push or echo; empty before the upgrade
-	Suite         string    `json:"suite"` // empty on the unencrypted echo
+	ID            uint64    `json:"id"`     // as told to the client in Connected
+	Remote        string    `json:"remote"` // the client's own address, as a trusted proxy tells it; port 0 if that does not say
+	Role          string    `json:"role"`   // push or echo; empty before the upgrade
+	Suite         string    `json:"suite"`  // empty on the unencrypted echo
 	Hybrid        bool      `json:"hybrid"`
 	Resumed       bool      `json:"resumed"`
 	Phase         string    `json:"phase"`
@@ -104,7 +104,7 @@ func (c *conn) user() string {
 
 func (c *conn) info() SessionInfo {
 	i := SessionInfo{
-		ID: c.id, Remote: c.gc.RemoteAddr().String(), Phase: c.phase.String(),
+		ID: c.id, Remote: c.remote.String(), Phase: c.phase.String(),
 		Since:      c.loop.started.Add(time.Duration(c.began) * time.Millisecond).UTC().Truncate(time.Millisecond),
 		QueueBytes: c.gc.OutboundBuffered(),
 	}

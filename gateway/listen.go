@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"net/netip"
 	"time"
 
 	"go.uber.org/zap"
@@ -43,39 +42,53 @@ func (g *Gateway) accept(ln net.Listener) {
 	}
 }
 
-// admit decides about a newcomer before anything is read from it.
+// Answers to newcomers over a limit.
+var (
+	tooMany      = upgrade.Reject(http.StatusServiceUnavailable, "too many connections", "Retry-After: 1")
+	tooManyOfOne = upgrade.Reject(http.StatusServiceUnavailable, "too many connections from this address", "Retry-After: 1")
+)
+
+// admit decides about a newcomer before anything is read from it. Who comes
+// through a trusted proxy is judged once the proxy has told the address.
 func (g *Gateway) admit(nc net.Conn, refusing chan struct{}) {
-	limits, source := g.live.Load(), sourceOf(nc.RemoteAddr())
+	limits, peer := g.live.Load(), peerOf(nc.RemoteAddr())
+	proxied := limits.Proxy.trusts(peer.Addr())
 	switch {
-	case limits.Limits.denies(nc.RemoteAddr()):
+	case limits.Limits.denies(peer.Addr()):
 		g.stats.denied.Add(1)
 		_ = nc.Close()
 	case g.conns.Load() >= limits.connections:
-		g.refuse(nc, refusing, "too many connections")
-	case !g.admission.enter(source, limits.Limits.ConnectionsPerIP):
-		g.refuse(nc, refusing, "too many connections from this address")
+		g.refuse(nc, refusing, tooMany)
+	case !proxied && !g.admission.enter(sourceOf(peer.Addr()), limits.Limits.ConnectionsPerIP):
+		g.refuse(nc, refusing, tooManyOfOne)
 	default:
-		g.enroll(nc, source)
+		g.enroll(nc, &conn{id: g.lastID.Add(1), remote: peer, counted: !proxied, preamble: proxied && limits.Proxy.Protocol})
 	}
 }
 
 // enroll hands a connection to the event loop with the fewest.
-func (g *Gateway) enroll(nc net.Conn, source netip.Addr) {
-	c := &conn{id: g.lastID.Add(1), source: source}
+func (g *Gateway) enroll(nc net.Conn, c *conn) {
 	g.conns.Add(1)
 	_, err := g.engine.EnrollContext(nc, c)
 	if err != nil || !c.opened.Load() {
-		g.conns.Add(-1)
-		g.admission.leave(source)
+		g.leave(c)
 		g.stats.enrollFailed.Add(1)
-		g.log.Warn("connection not taken", zap.Stringer("remote", nc.RemoteAddr()), zap.Error(err))
+		g.log.Warn("connection not taken", zap.Stringer("remote", c.remote), zap.Error(err))
 		return
 	}
 	g.stats.accepted.Add(1)
 }
 
+// leave gives back what admit has counted.
+func (g *Gateway) leave(c *conn) {
+	g.conns.Add(-1)
+	if c.counted {
+		g.admission.leave(sourceOf(c.remote.Addr()))
+	}
+}
+
 // refuse tells a newcomer 503, or just closes when too many are being told.
-func (g *Gateway) refuse(nc net.Conn, refusing chan struct{}, why string) {
+func (g *Gateway) refuse(nc net.Conn, refusing chan struct{}, no *upgrade.Rejection) {
 	g.stats.refused.Add(1)
 	select {
 	case refusing <- struct{}{}:
@@ -85,15 +98,15 @@ func (g *Gateway) refuse(nc net.Conn, refusing chan struct{}, why string) {
 	}
 	go func() {
 		defer func() { _ = nc.Close(); <-refusing }()
-		sayBusy(nc, why)
+		sayBusy(nc, no)
 	}()
 }
 
 // sayBusy answers 503 and reads for a moment what the client has sent, because
 // closing with unread bytes would reset the connection and lose the answer.
-func sayBusy(nc net.Conn, why string) {
+func sayBusy(nc net.Conn, no *upgrade.Rejection) {
 	_ = nc.SetDeadline(time.Now().Add(refusalLinger))
-	if _, err := nc.Write(upgrade.Reject(http.StatusServiceUnavailable, why, "Retry-After: 1").AppendResponse(nil)); err != nil {
+	if _, err := nc.Write(no.AppendResponse(nil)); err != nil {
 		return
 	}
 	if half, ok := nc.(interface{ CloseWrite() error }); ok {

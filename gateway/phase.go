@@ -5,6 +5,7 @@ type phase uint8
 
 const (
 	phaseNew       phase = iota // accepted, not yet seen by its loop
+	phasePreamble               // a trusted proxy is about to say whose connection it is
 	phaseUpgrade                // collecting the HTTP request
 	phaseHandshake              // agreeing keys
 	phaseConnect                // push: sealed, Connect is due
@@ -15,13 +16,14 @@ const (
 	phaseClosed
 )
 
-var phaseNames = [...]string{"new", "upgrade", "handshake", "connect", "login", "open", "open", "closing", "closed"}
+var phaseNames = [...]string{"new", "proxy", "upgrade", "handshake", "connect", "login", "open", "open", "closing", "closed"}
 
 // String is for operators, to whom both kinds of service are open.
 func (p phase) String() string { return phaseNames[p] }
 
 var moves = [...][]phase{
-	phaseNew:       {phaseUpgrade, phaseClosed},
+	phaseNew:       {phasePreamble, phaseUpgrade, phaseClosed},
+	phasePreamble:  {phaseUpgrade, phaseClosing, phaseClosed},
 	phaseUpgrade:   {phaseHandshake, phasePlain, phaseClosing, phaseClosed},
 	phaseHandshake: {phaseConnect, phaseOpen, phaseClosing, phaseClosed},
 	phaseConnect:   {phaseLogin, phaseClosing, phaseClosed},

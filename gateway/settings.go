@@ -44,6 +44,7 @@ type Settings struct {
 	Suites    suite.Policy           // which suites are offered and how one is chosen
 	Session   *session.GatewayConfig // static key, tickets and handshake rules, shared by all new sessions
 	Origins   []string               // allowed values of Origin; empty: any
+	Proxy     ProxyOptions
 	Echo      EchoOptions
 	Limits    Limits
 	Slow      SlowOptions

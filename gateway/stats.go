@@ -14,6 +14,7 @@ type counters struct {
 	refused      atomic.Uint64
 	denied       atomic.Uint64
 	enrollFailed atomic.Uint64
+	badProxy     atomic.Uint64
 }
 
 // Stats are counters since the start, and levels as of now.
@@ -23,6 +24,7 @@ type Stats struct {
 	Refused        uint64 // told 503 or closed because of a limit
 	Denied         uint64 // closed because of the deny list
 	EnrollFailed   uint64 // accepted, but not taken by a loop
+	BadProxy       uint64 // closed because a trusted proxy sent no valid PROXY protocol header
 	TicketsRefused uint64 // the client went on with a full handshake
 	TooSlow        uint64 // sessions ended with 4413
 	Panics         uint64 // on loops and in workers
@@ -115,6 +117,7 @@ func (g *Gateway) Stats() Stats {
 		Refused:      g.stats.refused.Load(),
 		Denied:       g.stats.denied.Load(),
 		EnrollFailed: g.stats.enrollFailed.Load(),
+		BadProxy:     g.stats.badProxy.Load(),
 		Panics:       g.workers.panics.Load(),
 		Handshakes:   make(Handshakes),
 		Closes:       newCloses(),
