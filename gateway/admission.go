@@ -9,28 +9,28 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// admission keeps the count of connections per source and the rate of
-// handshakes. It is safe for concurrent use.
+// admission keeps the count of connections per source and the rates of
+// connections and handshakes. It is safe for concurrent use.
 type admission struct {
-	handshakes *rate.Limiter
+	arrivals, handshakes *rate.Limiter
 
 	mu      sync.Mutex
 	sources map[netip.Addr]int
 }
 
 func newAdmission() *admission {
-	return &admission{handshakes: rate.NewLimiter(rate.Inf, 0), sources: make(map[netip.Addr]int)}
+	return &admission{arrivals: rate.NewLimiter(rate.Inf, 0), handshakes: rate.NewLimiter(rate.Inf, 0),
+		sources: make(map[netip.Addr]int)}
 }
 
-// setRate allows so many handshakes a second, with a second's worth at once; 0
-// is any number.
-func (a *admission) setRate(perSecond int) {
+// setRate allows so many a second, with a second's worth at once; 0 is any number.
+func setRate(l *rate.Limiter, perSecond int) {
 	if perSecond == 0 {
-		a.handshakes.SetLimit(rate.Inf)
+		l.SetLimit(rate.Inf)
 		return
 	}
-	a.handshakes.SetBurst(perSecond)
-	a.handshakes.SetLimit(rate.Limit(perSecond))
+	l.SetBurst(perSecond)
+	l.SetLimit(rate.Limit(perSecond))
 }
 
 // sourceOf is what connections are counted by: an IPv4 address, or the /64 of an
@@ -67,6 +67,6 @@ func (l *Limits) denies(addr netip.Addr) bool { return contains(l.Deny, addr) }
 // allowsOrigin tells whether a page of this origin may connect. Without the
 // header the client is no browser, and the header would prove nothing.
 func (s *Settings) allowsOrigin(origin string) bool {
-	return origin == "" || len(s.Origins) == 0 ||
-		slices.ContainsFunc(s.Origins, func(o string) bool { return strings.EqualFold(o, origin) })
+	same := func(o string) bool { return strings.EqualFold(o, origin) }
+	return origin == "" || len(s.Origins) == 0 || slices.ContainsFunc(s.Origins, same) || slices.ContainsFunc(s.OwnPage, same)
 }

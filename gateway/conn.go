@@ -78,7 +78,7 @@ func (c *conn) move(to phase) {
 func (c *conn) onTraffic() {
 	buf, _ := c.gc.Peek(-1)
 	c.loop.stats.bytesIn.Add(uint64(len(buf)))
-	if c.gc.OutboundBuffered() > c.loop.settings().Slow.Queue {
+	if c.takesNothing() {
 		c.end(wire.CloseTooSlow, "sends without reading")
 	}
 	for len(buf) > 0 && c.phase != phaseClosed {
@@ -210,7 +210,9 @@ func (c *conn) onFrames(buf []byte) (int, bool) {
 func (c *conn) onEvent(ev frame.Event) {
 	switch {
 	case ev.Op == ws.OpPing:
-		c.sendFrame(ws.OpPong, ev.Payload)
+		if c.countPing() {
+			c.sendFrame(ws.OpPong, ev.Payload)
+		}
 	case ev.Op == ws.OpPong:
 		c.lastLife = c.loop.now
 	case ev.Op == ws.OpClose:
@@ -287,6 +289,9 @@ func (c *conn) onRecord(msg []byte) {
 	}
 	c.loop.stats.recordsIn.Add(1)
 	c.lastLife = c.loop.now
+	if !c.countRecord() {
+		return
+	}
 	switch {
 	case kind == wire.KindGoodbye:
 		c.end(wire.CloseNormal, "goodbye")

@@ -25,6 +25,9 @@ type subscriber struct {
 	cohort   *cohort
 	place    int // in cohort.members
 
+	perSecond      int // records that the client may send, as it was told
+	records, pings pace
+
 	// While the session is slow: shared, unsealed entries, oldest first.
 	queue     []entry
 	bytes     int

@@ -21,6 +21,11 @@ func (h *handler) OnOpen(gc gnet.Conn) ([]byte, gnet.Action) {
 	defer c.loop.endTurn(c.loop.beginTurn())
 	defer c.loop.rescue(c)
 	c.loop.index.conns.add(c)
+	if unsent := h.gateway.opts.Unsent; unsent > 0 {
+		if err := boundUnsent(gc.Fd(), unsent); err != nil {
+			h.gateway.log.Debug("socket", zap.Uint64("conn", c.id), zap.Error(err)) // gone already
+		}
+	}
 	if c.preamble {
 		c.move(phasePreamble)
 	} else {

@@ -145,12 +145,7 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 }
 
 func (g *Gateway) shutdown(ctx context.Context) error {
-	g.life.mu.Lock()
-	g.life.draining.Store(true)
-	if g.life.ln != nil {
-		_ = g.life.ln.Close()
-	}
-	g.life.mu.Unlock()
+	g.stopAccepting(ctx)
 	for _, l := range *g.loops.Load() {
 		l.call(func() { l.drain() })
 	}
@@ -161,6 +156,29 @@ func (g *Gateway) shutdown(ctx context.Context) error {
 		l.mail.close()
 	}
 	return g.stopLoops()
+}
+
+// stopAccepting closes the listener. If another process has the address too,
+// nobody is to be turned away: who is on the way in here still comes in.
+func (g *Gateway) stopAccepting(ctx context.Context) {
+	g.life.mu.Lock()
+	ln := g.life.ln
+	if ln == nil || !isShared(ln) {
+		g.life.draining.Store(true)
+	}
+	g.life.mu.Unlock()
+	if ln == nil {
+		return
+	}
+	_ = ln.Close()
+	if g.life.draining.Load() {
+		return
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(takeOverTime):
+	}
+	g.life.draining.Store(true)
 }
 
 // stopLoops waits for the loops to end, but not for ever for one that hangs.

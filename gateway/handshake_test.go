@@ -5,7 +5,9 @@ import (
 	"crypto/rand"
 	"errors"
 	"net"
+	"runtime"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -76,6 +78,69 @@ func TestPanicInAHandshakeCostsOneConnection(t *testing.T) {
 	if _, err := client.DialEcho(t.Context(), url, opts); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestEchoesWhileAllWorkersAreBlocked: established sessions feel nothing of a
+// handshake that takes long, however many wait behind it.
+func TestEchoesWhileAllWorkersAreBlocked(t *testing.T) {
+	const newcomers, echoes = 40, 500
+	var gate sync.RWMutex
+	var g *Gateway
+	url, opts := startSealed(t, func(started *Gateway) {
+		g = started
+		g.workers.close()
+		g.workers = &workers{log: g.log, queue: make(chan *task, handshakeQueue)}
+		for range runtime.GOMAXPROCS(0) {
+			g.workers.wg.Go(func() {
+				for task := range g.workers.queue {
+					gate.RLock()
+					g.workers.do(task)
+					gate.RUnlock()
+					task.conn.loop.mail.put(letter{done: task}, 0)
+				}
+			})
+		}
+	})
+	opts.DialTimeout = time.Minute
+	e, err := client.DialEcho(t.Context(), url, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gate.Lock()
+	var inside atomic.Int64
+	var all sync.WaitGroup
+	for range newcomers {
+		all.Go(func() {
+			late, err := client.DialEcho(t.Context(), url, opts)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			inside.Add(1)
+			_ = late.Close(context.Background())
+		})
+	}
+	for g.Stats().Queues.Handshakes < newcomers-runtime.GOMAXPROCS(0) {
+		time.Sleep(time.Millisecond) // the others are with the workers
+	}
+	var took []time.Duration
+	for i := range echoes {
+		from := time.Now()
+		if err := e.Send(t.Context(), []byte{byte(i)}); err != nil {
+			t.Fatal(err)
+		}
+		if back, err := e.Receive(t.Context()); err != nil || back[0] != byte(i) {
+			t.Fatal(back, err)
+		}
+		took = append(took, time.Since(from))
+	}
+	if n := inside.Load(); n > 0 {
+		t.Errorf("%d handshakes were done by workers that are blocked", n)
+	}
+	gate.Unlock()
+	all.Wait()
+	slices.Sort(took)
+	t.Logf("%d echoes while %d handshakes waited: median %v, longest %v", echoes, newcomers, took[echoes/2], took[echoes-1])
 }
 
 // BenchmarkEchoDuringHandshakes measures what established sessions feel of

@@ -28,6 +28,9 @@ var rekey = testenv.Rekey()
 // scriptedHub stands in for fanout.Hub: it confirms at once and publishes what
 // a test tells it to, in order.
 type scriptedHub struct {
+	// order is held, before mu, by what hands something over: the hub may wait in
+	// there for a loop, which may Release meanwhile.
+	order   sync.Mutex
 	mu      sync.Mutex
 	loops   []fanout.Loop
 	tickets fanout.Ticket
@@ -56,6 +59,8 @@ func (h *scriptedHub) Attach(l fanout.Loop) fanout.LoopID {
 }
 
 func (h *scriptedHub) Acquire(id fanout.LoopID, f topic.Filter) fanout.Ticket {
+	h.order.Lock()
+	defer h.order.Unlock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.tickets++
@@ -87,6 +92,8 @@ func (h *scriptedHub) Acquire(id fanout.LoopID, f topic.Filter) fanout.Ticket {
 }
 
 func (h *scriptedHub) Recall(id fanout.LoopID, r fanout.Recall) fanout.Ticket {
+	h.order.Lock()
+	defer h.order.Unlock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.tickets++
@@ -139,9 +146,15 @@ func (h *scriptedHub) state(name string) (s *fanout.TopicState, fresh bool) {
 
 // publish hands over one tick per payload, all in one wake-up.
 func (h *scriptedHub) publish(name string, payloads ...[]byte) {
+	h.order.Lock()
+	defer h.order.Unlock()
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.post(name, h.ticks(name, payloads...))
+	events := h.ticks(name, payloads...)
+	loops := h.following(name)
+	h.mu.Unlock()
+	for _, l := range loops {
+		l.Post(events)
+	}
 }
 
 // prepare makes the events of a later hand-over to every loop.
@@ -170,23 +183,29 @@ func (h *scriptedHub) ticks(name string, payloads ...[]byte) []fanout.Event {
 	return events
 }
 
-func (h *scriptedHub) post(name string, events []fanout.Event) {
+// following are the loops that hold a filter which matches.
+func (h *scriptedHub) following(name string) (loops []fanout.Loop) {
 	for id, l := range h.loops {
 		for f := range h.held[id] {
 			if f.Match(name) {
-				l.Post(events)
+				loops = append(loops, l)
 				break
 			}
 		}
 	}
+	return loops
 }
 
 func (h *scriptedHub) reset(name string) {
+	h.order.Lock()
+	defer h.order.Unlock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s, _ := h.state(name)
 	s.Epoch, s.NextSeq = s.Epoch+1, 1
-	h.post(name, []fanout.Event{&fanout.Reset{Topic: s.Number, Epoch: s.Epoch, NextSeq: 1, Cause: wire.Cause_CAUSE_SOURCE_LOST}})
+	for _, l := range h.following(name) {
+		l.Post([]fanout.Event{&fanout.Reset{Topic: s.Number, Epoch: s.Epoch, NextSeq: 1, Cause: wire.Cause_CAUSE_SOURCE_LOST}})
+	}
 }
 
 // server is a gateway on a loopback port.

@@ -45,6 +45,7 @@ func (g *Gateway) accept(ln net.Listener) {
 // Answers to newcomers over a limit.
 var (
 	tooMany      = upgrade.Reject(http.StatusServiceUnavailable, "too many connections", "Retry-After: 1")
+	tooFast      = upgrade.Reject(http.StatusServiceUnavailable, "too many new connections", "Retry-After: 1")
 	tooManyOfOne = upgrade.Reject(http.StatusServiceUnavailable, "too many connections from this address", "Retry-After: 1")
 )
 
@@ -59,6 +60,8 @@ func (g *Gateway) admit(nc net.Conn, refusing chan struct{}) {
 		_ = nc.Close()
 	case g.conns.Load() >= limits.connections:
 		g.refuse(nc, refusing, tooMany)
+	case !g.admission.arrivals.Allow():
+		g.refuse(nc, refusing, tooFast)
 	case !proxied && !g.admission.enter(sourceOf(peer.Addr()), limits.Limits.ConnectionsPerIP):
 		g.refuse(nc, refusing, tooManyOfOne)
 	default:

@@ -180,9 +180,10 @@ func (c *conn) enter(hello *wire.Connect, g *auth.Grant, resumed bool) {
 		return
 	}
 	c.countLogin(loginOK)
-	c.audit("login", zap.Bool("resumed", resumed), zap.Stringer("remote", c.gc.RemoteAddr()),
+	c.audit("login", zap.Bool("resumed", resumed), zap.Stringer("remote", c.remote),
 		zap.String("client", c.sub.who.client), zap.Int64("expires_at", g.Expires))
 	c.sub.codec = c.loop.agree(hello.Codecs)
+	c.sub.perSecond = c.maxMessages()
 	c.move(phaseOpen)
 	c.loop.gateway.log.Debug("client connected", zap.Uint64("conn", c.id),
 		zap.String("client", hello.ClientName), zap.String("version", hello.ClientVersion))
@@ -197,8 +198,9 @@ func (c *conn) sendConnected() {
 		HeartbeatIntervalMs: uint32(c.heartbeats.Interval.Milliseconds()),
 		HeartbeatTimeoutMs:  uint32(c.heartbeats.Timeout.Milliseconds()),
 		Limits: &wire.Limits{
-			MessageBytes:  uint32(opts.Limits.Message),
-			Subscriptions: uint32(c.maxSubscriptions()),
+			MessageBytes:      uint32(opts.Limits.Message),
+			Subscriptions:     uint32(c.maxSubscriptions()),
+			MessagesPerSecond: uint32(c.sub.perSecond),
 		},
 		Version:    c.loop.gateway.opts.Version,
 		ExpiresAtS: uint64(g.Expires),
@@ -232,7 +234,7 @@ func (c *conn) refuseLogin(err error) {
 	default:
 		c.countLogin(loginUnauthenticated)
 	}
-	c.audit("refusal", zap.String("reason", text), zap.Stringer("remote", c.gc.RemoteAddr()))
+	c.audit("refusal", zap.String("reason", text), zap.Stringer("remote", c.remote))
 	c.end(code, text)
 }
 
@@ -251,6 +253,11 @@ func refusalCode(err error) (wire.CloseCode, string) {
 // maxSubscriptions is the smaller of the gateway's limit and the token's.
 func (c *conn) maxSubscriptions() int {
 	return c.sub.who.grant.Limits.Narrow(auth.Limits{Subscriptions: c.loop.settings().Limits.Subscriptions}).Subscriptions
+}
+
+// maxMessages is the smaller of the gateway's rate and the token's.
+func (c *conn) maxMessages() int {
+	return c.sub.who.grant.Limits.Narrow(auth.Limits{MessagesPerSecond: c.loop.settings().Limits.MessagesPerSecond}).MessagesPerSecond
 }
 
 // refuseTopic answers a filter that the token does not cover.

@@ -23,7 +23,12 @@ func (noHub) Release(fanout.LoopID, topic.Filter)                   {}
 // startEcho serves the unencrypted echo on one loop.
 func startEcho(t *testing.T) (*Gateway, string) {
 	t.Helper()
-	g, err := New(Options{Loops: 1, Hub: noHub{}, Log: zap.NewNop(), Settings: Settings{
+	return startEchoOn(t, SocketOptions{}, 0)
+}
+
+func startEchoOn(t *testing.T, sockets SocketOptions, unsent int) (*Gateway, string) {
+	t.Helper()
+	g, err := New(Options{Loops: 1, Hub: noHub{}, Log: zap.NewNop(), Unsent: unsent, Settings: Settings{
 		Echo:      EchoOptions{Enabled: true, Unencrypted: true, MaxMessage: 1 << 16},
 		Limits:    Limits{Fragments: 8},
 		Slow:      SlowOptions{Queue: 1 << 20, Timeout: time.Minute},
@@ -31,7 +36,7 @@ func startEcho(t *testing.T) (*Gateway, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	ln, err := Listen("127.0.0.1:0", sockets)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,6 +36,10 @@ type Options struct {
 	// AuditLost is how many of its lines were lost; nil: none.
 	AuditLost func() uint64
 	Control   Control // nil: this gateway is alone
+	// Unsent is how much the kernel may take of a connection before it is sent
+	// (TCP_NOTSENT_LOWAT, Linux only), which it hides of a client that does not
+	// keep up; 0 is no bound.
+	Unsent int
 	Settings
 }
 
@@ -44,6 +48,7 @@ type Settings struct {
 	Suites    suite.Policy           // which suites are offered and how one is chosen
 	Session   *session.GatewayConfig // static key, tickets and handshake rules, shared by all new sessions
 	Origins   []string               // allowed values of Origin; empty: any
+	OwnPage   []string               // those of the gateway's own page, which may always connect
 	Proxy     ProxyOptions
 	Echo      EchoOptions
 	Limits    Limits
@@ -67,13 +72,16 @@ type EchoOptions struct {
 
 // Limits bound what clients may use.
 type Limits struct {
-	Connections         int            // 0: as many as descriptors allow
-	ConnectionsPerIP    int            // of one IPv4 address or IPv6 /64; 0: no limit
-	HandshakesPerSecond int            // of all clients; 0: no limit
-	Deny                []netip.Prefix // networks whose connections are closed at once
-	Subscriptions       int            // filters per session
-	Message             int            // bytes of plaintext per record on /ws
-	Fragments           int            // frames per message
+	Connections          int            // 0: as many as descriptors allow
+	ConnectionsPerIP     int            // of one IPv4 address or IPv6 /64; 0: no limit
+	ConnectionsPerSecond int            // that are accepted; 0: no limit
+	HandshakesPerSecond  int            // of all clients; 0: no limit
+	Deny                 []netip.Prefix // networks whose connections are closed at once
+	Subscriptions        int            // filters per session
+	Message              int            // bytes of plaintext per record on /ws
+	Fragments            int            // frames per message
+	MessagesPerSecond    int            // records of a push session, with two seconds' worth at once; 0: no limit
+	PingsPerSecond       int            // likewise of WebSocket pings
 }
 
 // SlowOptions say how long a client that does not keep up is carried.
@@ -132,7 +140,8 @@ type live struct {
 func (g *Gateway) Reload(s Settings) {
 	fragments := s.Limits.Fragments
 	s.Session = g.guardTickets(s.Session)
-	g.admission.setRate(s.Limits.HandshakesPerSecond)
+	setRate(g.admission.handshakes, s.Limits.HandshakesPerSecond)
+	setRate(g.admission.arrivals, s.Limits.ConnectionsPerSecond)
 	g.live.Store(&live{
 		Settings:    s,
 		rules:       newRuleTable(s.Topics, s.Batch),

@@ -37,6 +37,9 @@ func main() {
 			s, h := make(chan os.Signal, 2), make(chan os.Signal, 1)
 			signal.Notify(s, os.Interrupt, syscall.SIGTERM)
 			signal.Notify(h, syscall.SIGHUP)
+			// Else a write to a pipe that nobody reads any more would end the
+			// gateway, with no word of it: clients matter more than the log.
+			signal.Ignore(syscall.SIGPIPE)
 			return s, h
 		},
 		terminal: func() bool { return term.IsTerminal(int(os.Stdin.Fd())) },

@@ -90,8 +90,8 @@ func (s *services) loadKeys() error {
 }
 
 func (s *services) listen() (err error) {
-	address := s.settings().Listen
-	if s.listener, err = net.Listen("tcp", address); err != nil {
+	address, socket := s.settings().Listen, &s.settings().Socket
+	if s.listener, err = gateway.Listen(address, gateway.SocketOptions{SendBuffer: socket.SendBuffer, ReusePort: socket.ReusePort}); err != nil {
 		return listenFailure("listen", address, err)
 	}
 	return nil

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"net"
+	"net/netip"
+	"net/url"
 	"path/filepath"
 	"strings"
 	"time"
@@ -27,6 +29,7 @@ func (s *services) gatewayOptions(f *inForce) gateway.Options {
 		Hub:      s.hub,
 		Version:  version.String(),
 		Log:      s.log.Logger,
+		Unsent:   f.cfg.Socket.Unsent,
 		Settings: s.gatewaySettings(f),
 	}
 }
@@ -40,6 +43,8 @@ func (s *services) gatewaySettings(f *inForce) gateway.Settings {
 		},
 		Session:     s.sessionConfig(f),
 		Origins:     c.Origins,
+		OwnPage:     ownPage(c, s.admin.Addr()),
+		Proxy:       gateway.ProxyOptions(c.Proxy),
 		Echo:        gateway.EchoOptions(c.Echo),
 		Limits:      gatewayLimits(&c.Limits),
 		Slow:        gateway.SlowOptions(c.Slow),
@@ -82,8 +87,42 @@ func topicBatch(t config.TopicBatch, all *config.Batch) *gateway.BatchOptions {
 func gatewayLimits(l *config.Limits) gateway.Limits {
 	return gateway.Limits{
 		Connections: l.Connections, ConnectionsPerIP: l.ConnectionsPerIP, HandshakesPerSecond: l.HandshakesPerSecond,
-		Deny: l.Deny, Subscriptions: l.Subscriptions, Message: l.Message, Fragments: l.Fragments,
+		ConnectionsPerSecond: l.ConnectionsPerSecond,
+		Deny:                 l.Deny, Subscriptions: l.Subscriptions, Message: l.Message, Fragments: l.Fragments,
+		MessagesPerSecond: l.MessagesPerSecond, PingsPerSecond: l.PingsPerSecond,
 	}
+}
+
+// ownPage lists the origins that the gateway's own page can have: the admin
+// interface under each name that leads to it from this machine, and the address
+// that clients are told. Other names that lead to it belong into origins.
+func ownPage(c *config.Config, bound net.Addr) []string {
+	host, _, _ := net.SplitHostPort(c.Admin.Listen) // was listened on, so it is HOST:PORT
+	_, port, _ := net.SplitHostPort(bound.String())
+	hosts := []string{"localhost", "127.0.0.1", "::1"}
+	if ip, err := netip.ParseAddr(host); host != "" && (err != nil || !ip.IsUnspecified()) {
+		hosts = append(hosts, host)
+	}
+	var origins []string
+	for _, h := range hosts {
+		origins = append(origins, origin("http", h, port), origin("https", h, port))
+	}
+	if u, err := url.Parse(c.PublicURL); err == nil && u.Host != "" {
+		origins = append(origins, origin(strings.Replace(u.Scheme, "ws", "http", 1), u.Hostname(), u.Port()))
+	}
+	return origins
+}
+
+// origin is what a browser sends for a page (RFC 6454 section 6.2): without the
+// port that the scheme has anyway.
+func origin(scheme, host, port string) string {
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	if port == "" || scheme == "http" && port == "80" || scheme == "https" && port == "443" {
+		return scheme + "://" + host
+	}
+	return scheme + "://" + host + ":" + port
 }
 
 func (s *services) sessionConfig(f *inForce) *session.GatewayConfig {
@@ -164,7 +203,8 @@ func (f *inForce) redis() fanout.Redis {
 }
 
 func (s *services) adminOptions() admin.Options {
-	return admin.Options{Ready: s.notReady, Info: s.info, Access: s.access, Parts: s.parts, Log: s.log.Logger}
+	return admin.Options{Ready: s.notReady, Info: s.info, Access: s.access, Parts: s.parts, Log: s.log.Logger,
+		ReusePort: s.settings().Socket.ReusePort}
 }
 
 func (s *services) access() admin.Access {

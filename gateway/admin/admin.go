@@ -28,14 +28,17 @@ const (
 	headerBytes   = 8 << 10
 )
 
-// Options say what the listener tells. All fields are needed; the functions
-// are called on any goroutine and must not block.
+// Options say what the listener tells. All fields but ReusePort are needed; the
+// functions are called on any goroutine and must not block.
 type Options struct {
 	Ready  func() []string // why the gateway is not ready; empty if it is
 	Info   func() Info
 	Access func() Access
 	Parts  func() (Gateway, Hub) // nil, nil as long as the gateway starts
 	Log    *zap.Logger
+	// ReusePort lets another process listen on the same address, which answers
+	// some of the requests as long as both are there.
+	ReusePort bool
 }
 
 // Access says who may see what.
@@ -81,7 +84,7 @@ type Server struct {
 // Listen binds address. It warns in the log if others than this machine can
 // reach it and no token is asked for.
 func Listen(address string, o Options) (*Server, error) {
-	ln, err := net.Listen("tcp", address)
+	ln, err := gateway.Listen(address, gateway.SocketOptions{ReusePort: o.ReusePort})
 	if err != nil {
 		return nil, fmt.Errorf("admin interface: %w", err)
 	}

@@ -27,6 +27,7 @@ func connectionFamilies() []family {
 			values: func(s *sample, add func(float64, ...string)) {
 				add(float64(s.gateway.Refused), "limit")
 				add(float64(s.gateway.Denied), "denied")
+				add(float64(s.gateway.BadProxy), "proxy_header")
 				add(float64(s.gateway.EnrollFailed), "error")
 			}},
 		{name: "sealcast_handshakes_total", kind: counter, labels: []string{"suite", "result"},

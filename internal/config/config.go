@@ -17,6 +17,7 @@ import (
 // It is not changed after Load, so goroutines may share it.
 type Config struct {
 	Listen     string
+	PublicURL  string // empty: Listen is what clients can reach
 	Admin      Admin
 	Loops      int // 0: one per CPU
 	KeyFile    string
@@ -29,6 +30,8 @@ type Config struct {
 	Batch      Batch
 	Compress   Compress
 	Origins    []string // empty: any
+	Proxy      Proxy
+	Socket     Socket
 	Limits     Limits
 	Slow       Slow
 	Heartbeat  Heartbeat
@@ -181,19 +184,35 @@ type Compress struct {
 	Dictionary string // a file; empty: none
 }
 
+// Proxy is the section proxy.
+type Proxy struct {
+	Trusted  []netip.Prefix
+	Protocol bool
+}
+
+// Socket is the section socket.
+type Socket struct {
+	SendBuffer int // bytes; 0: the kernel decides
+	Unsent     int // bytes; 0: no bound
+	ReusePort  bool
+}
+
 // Limits is the section limits.
 type Limits struct {
-	Connections         int // 0: as many as the descriptor limit allows
-	ConnectionsPerIP    int // 0: no limit
-	HandshakesPerSecond int // 0: no limit
-	Deny                []netip.Prefix
-	Subscriptions       int
-	Message             int // bytes
-	Fragments           int
-	Tick                int // bytes
-	Topics              int // 0: no limit
-	TopicIdle           time.Duration
-	HistoryBytes        int
+	Connections          int // 0: as many as the descriptor limit allows
+	ConnectionsPerIP     int // 0: no limit
+	ConnectionsPerSecond int // 0: no limit
+	HandshakesPerSecond  int // 0: no limit
+	Deny                 []netip.Prefix
+	Subscriptions        int
+	Message              int // bytes
+	Fragments            int
+	MessagesPerSecond    int // 0: no limit
+	PingsPerSecond       int
+	Tick                 int // bytes
+	Topics               int // 0: no limit
+	TopicIdle            time.Duration
+	HistoryBytes         int
 }
 
 // Slow is the section slow.

@@ -22,7 +22,7 @@ func table(c *Config) []setting {
 	var all []setting
 	for _, part := range [][]setting{
 		generalSettings(c), adminSettings(&c.Admin), processSettings(c), cipherSettings(&c.Cipher), rekeySettings(&c.Cipher.Rekey), resumptionSettings(&c.Resumption), echoSettings(&c.Echo), redisSettings(&c.Redis), redisLoginSettings(&c.Redis), redisTLSSettings(&c.Redis.TLS),
-		topicSettings(c), batchSettings(&c.Batch), compressSettings(&c.Compress), originSettings(c), limitSettings(&c.Limits), timeSettings(c), authSettings(&c.Auth), auditSettings(&c.Audit), logSettings(&c.Log),
+		topicSettings(c), batchSettings(&c.Batch), compressSettings(&c.Compress), originSettings(c), socketSettings(&c.Socket), limitSettings(&c.Limits), timeSettings(c), authSettings(&c.Auth), auditSettings(&c.Audit), logSettings(&c.Log),
 	} {
 		all = append(all, part...)
 	}
@@ -34,6 +34,9 @@ func generalSettings(c *Config) []setting {
 		{"listen", "127.0.0.1:8080",
 			"Address for WebSocket clients. An empty host means all interfaces, port 0 any free port.",
 			atStart(text(&c.Listen, 300, "HOST:PORT", checkAddress))},
+		{"public_url", `""`,
+			"Address under which browsers reach the gateway, such as wss://push.example/ws, if that is not listen: behind a proxy, mostly. A page from there may always connect, whatever origins says.",
+			text(&c.PublicURL, 2048, "ws://HOST or wss://HOST, with a port and a path if needed", checkPublicURL)},
 	}
 }
 
@@ -224,8 +227,28 @@ func compressSettings(c *Compress) []setting {
 func originSettings(c *Config) []setting {
 	return []setting{
 		{"origins", "[]",
-			"Pages that may connect, by their origin, such as https://app.example. Empty: any page. Programs, which name no origin, always may.",
+			"Pages that may connect, by their origin, such as https://app.example. Empty: any page. Programs, which name no origin, always may, and so may pages from admin.listen and public_url.",
 			list(&c.Origins, "SCHEME://HOST or SCHEME://HOST:PORT", parseOrigin, func(s string) string { return s })},
+		{"proxy.trusted", "[]",
+			"Networks of proxies whose word about a client's address counts, such as 10.0.0.0/8: X-Forwarded-For, of which the last address that is not trusted is the client's, and the PROXY protocol. Limits, the deny list, logs and /v1/sessions then go by clients. Name only proxies that set these themselves.",
+			list(&c.Proxy.Trusted, "addresses and networks such as 192.0.2.1, 192.0.2.0/24, 2001:db8::/32", parseNetwork, netip.Prefix.String)},
+		{"proxy.protocol", "false",
+			"Connections from proxy.trusted begin with a header of the PROXY protocol, version 1 or 2, and are closed if they do not.",
+			boolean(&c.Proxy.Protocol)},
+	}
+}
+
+func socketSettings(s *Socket) []setting {
+	return []setting{
+		{"socket.send_buffer", "0",
+			"What the kernel may hold for one connection, until the client has acknowledged it (SO_SNDBUF). A small one also slows down clients that are far away. 0: the kernel decides.",
+			atStart(size(&s.SendBuffer, 0, gib))},
+		{"socket.unsent", "128KiB",
+			"What of that the kernel may hold before it is sent (TCP_NOTSENT_LOWAT, on Linux). Without a bound the kernel takes megabytes for a client that does not keep up: ticks go on to be sealed for it, grow old there, and cannot be merged. 0: no bound.",
+			atStart(size(&s.Unsent, 0, gib))},
+		{"socket.reuseport", "false",
+			"Let a second gateway of the same user listen on the same addresses (SO_REUSEPORT), so that it is there before this one stops and no client is refused during a restart.",
+			atStart(boolean(&s.ReusePort))},
 	}
 }
 
@@ -235,8 +258,11 @@ func limitSettings(c *Limits) []setting {
 			"Most connections at once. 0: as many as the process's limit on open files allows.",
 			whole(&c.Connections, 0, 10_000_000)},
 		{"limits.connections_per_ip", "0",
-			"Most connections of one IPv4 address, or of one IPv6 network of 64 bits. 0: any number. Behind a proxy all clients share its address.",
+			"Most connections of one IPv4 address, or of one IPv6 network of 64 bits. 0: any number. Behind a proxy all clients share its address, unless it is in proxy.trusted.",
 			whole(&c.ConnectionsPerIP, 0, 10_000_000)},
+		{"limits.connections_per_second", "0",
+			"Most new connections that are taken in a second; further ones are told 503. 0: any number.",
+			whole(&c.ConnectionsPerSecond, 0, 1_000_000)},
 		{"limits.handshakes_per_second", "0",
 			"Most handshakes that begin in a second, of all clients together. 0: any number.",
 			whole(&c.HandshakesPerSecond, 0, 1_000_000)},
@@ -252,6 +278,12 @@ func limitSettings(c *Limits) []setting {
 		{"limits.fragments", "1024",
 			"Most frames that one message of a client may come in.",
 			whole(&c.Fragments, 1, 1_000_000)},
+		{"limits.messages_per_second", "50",
+			"Most messages that a client may send on /ws in a second, over two seconds. Whoever sends more is closed (4429). Clients are told. 0: any number.",
+			whole(&c.MessagesPerSecond, 0, 1_000_000)},
+		{"limits.pings_per_second", "20",
+			"Most WebSocket pings that a client may send on /ws in a second, over two seconds, or it is closed (4429).",
+			whole(&c.PingsPerSecond, 1, 1_000_000)},
 		{"limits.tick", "1MiB",
 			"Longest payload of a tick. A longer one from Redis is dropped, and its subscribers are told that the topic begins anew.",
 			atStart(size(&c.Tick, 1, wire.MaxTick))},

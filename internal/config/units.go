@@ -133,6 +133,20 @@ func parseOrigin(s string) (string, error) {
 	return s, nil
 }
 
+// checkPublicURL takes nothing, or the URL of a WebSocket.
+func checkPublicURL(s string) error {
+	u, err := url.Parse(s)
+	switch {
+	case s == "":
+		return nil
+	case err != nil || u.Scheme != "ws" && u.Scheme != "wss" || u.Hostname() == "":
+		return hinted{clip(s) + " is not the address of a WebSocket", "write one such as wss://push.example/ws"}
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		return hinted{clip(s) + " has more than scheme, host, port and path", "write " + u.Scheme + "://" + u.Host + u.Path}
+	}
+	return nil
+}
+
 // parseNetwork reads a network or a single address.
 func parseNetwork(s string) (netip.Prefix, error) {
 	if address, err := netip.ParseAddr(s); err == nil {

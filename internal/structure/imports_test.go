@@ -29,13 +29,14 @@ var importTable = map[string][]string{
 	"crypto/record": {"crypto/suite"},
 	"session":       {"wire", "crypto/suite", "crypto/record"},
 
-	"fanout":          {"wire", "wire/codec", "wire/topic", "go-redis"},
-	"gateway/auth":    {"wire/topic"},
-	"gateway/upgrade": {},
-	"gateway/frame":   {"wire"},
+	"fanout":             {"wire", "wire/codec", "wire/topic", "go-redis"},
+	"gateway/auth":       {"wire/topic"},
+	"gateway/upgrade":    {},
+	"gateway/proxyproto": {},
+	"gateway/frame":      {"wire"},
 	"gateway": {
 		"session", "crypto/suite", "crypto/record", "fanout", "wire", "wire/codec", "wire/topic",
-		"gateway/auth", "gateway/upgrade", "gateway/frame", "gnet",
+		"gateway/auth", "gateway/upgrade", "gateway/proxyproto", "gateway/frame", "gnet",
 	},
 	"gateway/admin": {"gateway", "gateway/auth", "fanout", "crypto/suite", "prometheus"},
 
