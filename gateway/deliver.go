@@ -26,7 +26,7 @@ type subscriber struct {
 	place    int // in cohort.members
 
 	perSecond      int // records that the client may send, as it was told
-	records, pings pace
+	records, pings allowance
 
 	// While the session is slow: shared, unsealed entries, oldest first.
 	queue     []entry

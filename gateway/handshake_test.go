@@ -89,12 +89,12 @@ func TestEchoesWhileAllWorkersAreBlocked(t *testing.T) {
 	url, opts := startSealed(t, func(started *Gateway) {
 		g = started
 		g.workers.close()
-		g.workers = &workers{log: g.log, queue: make(chan *task, handshakeQueue)}
+		g.workers = &workers{log: g.log, queue: make(chan *task, handshakeQueue), network: make(chan *task), cancel: func() {}}
 		for range runtime.GOMAXPROCS(0) {
 			g.workers.wg.Go(func() {
 				for task := range g.workers.queue {
 					gate.RLock()
-					g.workers.do(task)
+					g.workers.do(task, task.run)
 					gate.RUnlock()
 					task.conn.loop.mail.put(letter{done: task}, 0)
 				}

@@ -20,16 +20,12 @@ type counters struct {
 // Stats are counters since the start, and levels as of now.
 type Stats struct {
 	Connections    int64  // open now
-	Accepted       uint64 // connections handed to a loop
-	Refused        uint64 // told 503 or closed because of a limit
-	Denied         uint64 // closed because of the deny list
-	EnrollFailed   uint64 // accepted, but not taken by a loop
-	BadProxy       uint64 // closed because a trusted proxy sent no valid PROXY protocol header
 	TicketsRefused uint64 // the client went on with a full handshake
 	TooSlow        uint64 // sessions ended with 4413
 	Panics         uint64 // on loops and in workers
 	Stalls         uint64 // turns of a loop that lasted longer than 100 ms
 
+	Newcomers
 	Deliveries
 	Traffic
 	Handshakes Handshakes
@@ -44,6 +40,15 @@ type Stats struct {
 type Deliveries struct {
 	Delivered uint64 // sealed for a session
 	Merged    uint64 // not sealed, because a newer one stands for them
+}
+
+// Newcomers counts connections by what became of them before the upgrade.
+type Newcomers struct {
+	Accepted     uint64 // handed to a loop
+	Refused      uint64 // told 503 or closed because of a limit
+	Denied       uint64 // turned away because of the deny list
+	EnrollFailed uint64 // accepted, but not taken by a loop
+	BadProxy     uint64 // closed because a trusted proxy sent no valid PROXY protocol header
 }
 
 // Traffic is what went over the connections. Bytes are those of the sockets,
@@ -112,16 +117,15 @@ type Queues struct {
 // Stats is safe for concurrent use.
 func (g *Gateway) Stats() Stats {
 	s := Stats{
-		Connections:  g.conns.Load(),
-		Accepted:     g.stats.accepted.Load(),
-		Refused:      g.stats.refused.Load(),
-		Denied:       g.stats.denied.Load(),
-		EnrollFailed: g.stats.enrollFailed.Load(),
-		BadProxy:     g.stats.badProxy.Load(),
-		Panics:       g.workers.panics.Load(),
-		Handshakes:   make(Handshakes),
-		Closes:       newCloses(),
-		Times:        newTimes(),
+		Connections: g.conns.Load(),
+		Newcomers: Newcomers{
+			Accepted: g.stats.accepted.Load(), Refused: g.stats.refused.Load(), Denied: g.stats.denied.Load(),
+			EnrollFailed: g.stats.enrollFailed.Load(), BadProxy: g.stats.badProxy.Load(),
+		},
+		Panics:     g.workers.panics.Load(),
+		Handshakes: make(Handshakes),
+		Closes:     newCloses(),
+		Times:      newTimes(),
 	}
 	s.Queues.Handshakes = len(g.workers.queue)
 	g.addAccess(&s.Logins)

@@ -23,7 +23,7 @@ func connectionFamilies() []family {
 		{name: "sealcast_connections_accepted_total", kind: counter, help: "Connections given to an event loop.",
 			value: func(s *sample) float64 { return float64(s.gateway.Accepted) }},
 		{name: "sealcast_connections_refused_total", kind: counter, labels: []string{"reason"},
-			help: "Connections not taken: over a limit, on the deny list, or because of an error.",
+			help: "Connections not taken: over a limit, on the deny list, without the PROXY protocol header that is due, or because of an error.",
 			values: func(s *sample, add func(float64, ...string)) {
 				add(float64(s.gateway.Refused), "limit")
 				add(float64(s.gateway.Denied), "denied")

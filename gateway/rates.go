@@ -6,26 +6,26 @@ import (
 	"github.com/sealcast/sealcast/wire"
 )
 
-// paceBurst is how much of what a rate allows a client may use at once: what it
+// rateBurst is how much of what a rate allows a client may use at once: what it
 // sent while the network, or the loop, stood still comes in one piece.
-const paceBurst = 2_000_000 // microseconds
+const rateBurst = 2_000_000 // microseconds
 
-// pace counts something against a rate. It holds when the allowance is used up,
-// in microseconds of the loop's clock, minus paceBurst.
-type pace int64
+// allowance is what is left of a rate: the time from which on all of it is there
+// again, in microseconds of the loop's clock.
+type allowance int64
 
 // allows counts once more, unless that is more than perSecond; 0 is any number.
 // now is in milliseconds.
-func (p *pace) allows(now int64, perSecond int) bool {
+func (a *allowance) allows(now int64, perSecond int) bool {
 	if perSecond == 0 {
 		return true
 	}
 	us := now * 1000
-	next := max(int64(*p), us) + 1_000_000/int64(perSecond)
-	if next > us+paceBurst {
+	next := max(int64(*a), us) + 1_000_000/int64(perSecond)
+	if next > us+rateBurst {
 		return false
 	}
-	*p = pace(next)
+	*a = allowance(next)
 	return true
 }
 

@@ -2,10 +2,10 @@ package gateway
 
 import "testing"
 
-// TestPace: two seconds' worth at once, then the rate, and never more after a pause.
-func TestPace(t *testing.T) {
+// TestAllowance: two seconds' worth at once, then the rate, and never more after a pause.
+func TestAllowance(t *testing.T) {
 	for _, rate := range []int{1, 7, 50, 1_000_000} {
-		var p pace
+		var p allowance
 		take := func(now int64) (n int) {
 			for p.allows(now, rate) {
 				n++
@@ -29,7 +29,7 @@ func TestPace(t *testing.T) {
 			t.Errorf("rate %d: %d when the clock goes back", rate, n)
 		}
 	}
-	var p pace
+	var p allowance
 	for range 100_000 {
 		if !p.allows(1, 0) {
 			t.Fatal("0 is any number")
