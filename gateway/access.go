@@ -313,7 +313,7 @@ func (c *conn) audit(event string, fields ...zap.Field) {
 	if e := log.Check(zap.InfoLevel, event); e != nil {
 		fields = append(fields, zap.Uint64("conn", c.id), zap.String("user", c.user()))
 		if c.sub != nil && c.sub.who.grant != nil {
-			fields = append(fields, zap.String("login", c.sub.who.grant.Login), zap.String("token", c.sub.who.grant.TokenID))
+			fields = append(fields, zap.String("login", c.sub.who.grant.Login), zap.String("jti", c.sub.who.grant.TokenID))
 		}
 		e.Write(fields...)
 	}

@@ -483,7 +483,7 @@ func TestAuditLines(t *testing.T) {
 	if got := strings.Join(events, ", "); got != "login, refusal, subscription, refusal, revocation, revoked" {
 		t.Errorf("got %s", got)
 	}
-	if c := lines.All()[0].ContextMap(); c["user"] != "ann" || c["token"] != "t-1" || c["login"] == "" {
+	if c := lines.All()[0].ContextMap(); c["user"] != "ann" || c["jti"] != "t-1" || c["login"] == "" {
 		t.Errorf("%v", c)
 	}
 }

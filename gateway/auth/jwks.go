@@ -76,14 +76,21 @@ func CheckURL(address string) error {
 	return errors.New("must begin with https://, or with http:// on this machine")
 }
 
-// Run keeps the set fresh until ctx ends.
+// Run keeps the set fresh until ctx ends. Trouble is logged once, until it changes.
 func (r *RemoteKeys) Run(ctx context.Context, log *zap.Logger) {
-	for {
-		wait := r.refresh
-		if err := r.fetchAgain(ctx, 0); err != nil && ctx.Err() == nil {
+	for trouble := ""; ; {
+		wait, before := r.refresh, trouble
+		err := r.fetchAgain(ctx, 0)
+		if trouble = ""; err != nil {
+			wait, trouble = min(retryAfter, r.refresh), err.Error()
+		}
+		switch {
+		case trouble == before || ctx.Err() != nil:
+		case err == nil:
+			log.Info("the tokens' keys can be fetched again", zap.String("jwks", r.url))
+		default:
 			log.Warn("the tokens' keys could not be fetched, those from before stay in force",
 				zap.String("jwks", r.url), zap.Error(err), zap.Bool("any", r.keys.Load() != nil))
-			wait = min(retryAfter, r.refresh)
 		}
 		select {
 		case <-ctx.Done():
