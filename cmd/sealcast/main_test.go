@@ -37,7 +37,7 @@ func write(t *testing.T, path, content string, mode os.FileMode) string {
 
 func TestUsage(t *testing.T) {
 	see := "hint: `sealcast help` shows the commands and their flags\n"
-	commands := "hint: one of serve, config, keygen, version; `sealcast help` tells more\n"
+	commands := "hint: one of serve, config, keygen, health, version; `sealcast help` tells more\n"
 	for _, c := range []struct {
 		args []string
 		want result
