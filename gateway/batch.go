@@ -43,6 +43,10 @@ func (l *loop) build(entries []entry, with *compressor) {
 		case *control:
 			l.addFrame(append(s.arena, x.plaintext...), plainFrame{from: from, to: from + 1})
 			from++
+		case *gap:
+			l.addMessage(&wire.ServerFrame{Message: &wire.ServerFrame_Gap{Gap: &wire.Gap{
+				Topic: x.topic, Epoch: x.epoch, From: x.from, To: x.to, Cause: wire.Cause_CAUSE_TOO_SLOW}}}, from, from+1)
+			from++
 		default:
 			from = l.buildBatch(entries, from, with)
 		}
@@ -125,14 +129,18 @@ func (l *loop) buildTopics(entries []entry, from int) int {
 		}
 		topics.Topics = append(topics.Topics, protoState(e.TopicState))
 	}
-	arena, err := wire.AppendServerFrame(l.scratch.arena,
-		&wire.ServerFrame{Message: &wire.ServerFrame_Topics{Topics: topics}})
+	l.addMessage(&wire.ServerFrame{Message: &wire.ServerFrame_Topics{Topics: topics}}, from, to)
+	return to
+}
+
+// addMessage makes a frame of a message that stands for entries[from:to].
+func (l *loop) addMessage(f *wire.ServerFrame, from, to int) {
+	arena, err := wire.AppendServerFrame(l.scratch.arena, f)
 	if err != nil {
-		l.gateway.log.Error("topics not encoded", zap.Error(err))
-		return to
+		l.gateway.log.Error("message not encoded", zap.Error(err))
+		return
 	}
 	l.addFrame(arena, plainFrame{from: from, to: to})
-	return to
 }
 
 // addFrame takes the end of arena, behind what was there, for a frame.

@@ -17,9 +17,10 @@ const tickOverhead = 64
 // entry is one thing on its way to sessions, in order.
 type entry struct {
 	// *fanout.Tick, *fanout.Reset, *fanout.Opened, or for one session alone
-	// *lastValue, *control and *seam.
+	// *lastValue, *control, *gap and *seam.
 	what    any
-	topic   *loopTopic // of a tick or reset; nil: nobody here follows it
+	topic   *loopTopic // of a tick, reset or gap
+	epoch   uint64     // of a tick
 	skipped uint64     // of a tick: so many before it are merged into it
 }
 
@@ -189,7 +190,8 @@ func (l *loop) handOver(events []fanout.Event) {
 		case *fanout.Tick:
 			if t, ok := l.index.topics[e.Topic]; ok {
 				t.NextSeq = e.Seq + 1
-				l.admit(t, entry{what: e, topic: t})
+				l.index.collected += len(e.Payload)
+				l.admit(t, entry{what: e, topic: t, epoch: t.Epoch})
 			}
 		case *fanout.Reset:
 			if t, ok := l.index.topics[e.Topic]; ok {
@@ -325,6 +327,7 @@ func (co *cohort) ring(l *loop) {
 // closeBatches serves the cohorts whose batch closes at this turn's end, and
 // leaves the others to their alarms.
 func (l *loop) closeBatches() {
+	l.index.collected = 0
 	for _, co := range l.index.touched {
 		q := &co.pending
 		q.touched = false
@@ -378,6 +381,7 @@ func (l *loop) serveCohort(co *cohort) {
 	clear(members)
 	clear(q.entries)
 	q.entries = q.entries[:0]
+	l.makeRoom()
 }
 
 func sortFilters(filters []holding) {

@@ -18,27 +18,20 @@ func (e *entry) cover(older *entry) {
 }
 
 // merge leaves one tick of each topic with policy latest, the newest in the place
-// of the oldest, so that a topic which changes often waits no longer than others.
-// It works in entries itself. Nothing is merged across a reset of the topic.
+// of the oldest. It works in entries itself.
 func (l *loop) merge(entries []entry) []entry {
 	l.index.turn++
 	turn, table, out := l.index.turn, l.settings().rules, entries[:0]
 	for i := range entries {
 		e := entries[i]
-		switch e.what.(type) {
-		case *fanout.Tick:
+		if _, isTick := e.what.(*fanout.Tick); isTick && e.topic.policy(table).latest {
 			t := e.topic
-			if t == nil || !t.policy(table).latest {
-				break
-			}
-			if t.mark == turn {
+			if t.mark == turn && out[t.at].epoch == e.epoch {
 				e.cover(&out[t.at])
 				out[t.at] = e
 				continue
 			}
 			t.mark, t.at = turn, len(out)
-		case *fanout.Reset:
-			e.topic.mark = 0
 		}
 		out = append(out, e)
 	}

@@ -26,6 +26,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -252,6 +253,14 @@ func (g *Gateway) clock() {
 			}
 		}
 	}
+}
+
+// loopCount is how many event loops there are, or will be.
+func (g *Gateway) loopCount() int {
+	if g.opts.Loops > 0 {
+		return g.opts.Loops
+	}
+	return runtime.NumCPU()
 }
 
 // fail makes Serve return err; the first one counts.

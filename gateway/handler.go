@@ -28,6 +28,7 @@ type request struct {
 	filters []*heldFilter
 	missing int // filters that are not confirmed
 	since   []fanout.Position
+	fresh   bool // no Subscribe: the hub was asked for last values after a gap
 }
 
 // onMessage is in 5 — plaintext to message.
@@ -79,7 +80,7 @@ func (c *conn) send(f *wire.ServerFrame) {
 	}
 	c.loop.scratch.plain = trim(plain)
 	if c.isSlow() {
-		if !c.loop.enqueue(c, []entry{{what: &control{plaintext: slices.Clone(plain)}}}) {
+		if !c.loop.enqueue(c, []entry{{what: &control{plaintext: slices.Clone(plain), fence: isFence(f)}}}) {
 			c.end(wire.CloseTooSlow, queueFull)
 		}
 		return
@@ -237,6 +238,9 @@ func (l *loop) unsubscribeAll(c *conn) {
 		}
 	}
 	l.part(c.sub.codec)
+	if b := c.sub.slow; b != nil {
+		b.count(-b.bytes)
+	}
 	c.giveUpPlace()
 	*c.sub = subscriber{}
 }

@@ -21,6 +21,7 @@ type index struct {
 	cohorts   map[string]*cohort
 	asked     map[fanout.Ticket]*request // that wait for what the hub remembers
 	touched   []*cohort                  // whose batch has to be looked at when the turn ends
+	collected int                        // bytes of ticks since batches were looked at
 	turn      uint64                     // marks cohorts that an event has reached already
 	lastID    uint32                     // of held filters
 	lastTopic uint32                     // no number in topics has been above it

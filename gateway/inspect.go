@@ -121,7 +121,9 @@ func (c *conn) info() SessionInfo {
 			i.Login, i.ExpiresAt = g.Login, g.Expires
 		}
 		i.Subscriptions = len(c.sub.filters)
-		i.QueueBytes += c.sub.bytes
+		if c.sub.slow != nil {
+			i.QueueBytes += c.sub.slow.bytes
+		}
 	}
 	return i
 }

@@ -22,6 +22,9 @@ const (
 	// fastTick is how often slow sessions are looked at, because gnet has no
 	// callback for a drained buffer.
 	fastTick = 5 * time.Millisecond
+	// enoughCollected is how many bytes of ticks collect before batches that are
+	// full go out within the turn.
+	enoughCollected = 1 << 20
 	// keepScratch is how much of a scratch buffer survives a turn that needed more.
 	keepScratch = 1 << 20
 	// keepBuffers is how many bytes of free frame buffers a loop keeps.
@@ -140,6 +143,9 @@ func (l *loop) Run(context.Context) error {
 	l.alarms.now = int64(time.Since(l.started))
 	for i := range letters {
 		l.read(&letters[i])
+		if l.index.collected > enoughCollected {
+			l.guard(l.closeBatches)
+		}
 	}
 	l.guard(l.finishTurn)
 	if !wanted.IsZero() {

@@ -3,8 +3,6 @@ package gateway
 import (
 	"slices"
 
-	"go.uber.org/zap"
-
 	"github.com/sealcast/sealcast/fanout"
 	"github.com/sealcast/sealcast/wire"
 	"github.com/sealcast/sealcast/wire/topic"
@@ -50,7 +48,7 @@ func (r *request) withPositions(since []*wire.Position) {
 // waits until its filters are confirmed and what the one before it has brought is
 // sent. A request that repeats a filter so is not answered before the filter holds.
 func (l *loop) proceed(c *conn) {
-	for c.phase == phaseOpen && c.sub.asking == nil && !c.sub.bridging {
+	for c.phase == phaseOpen && c.sub.asking == nil && !c.sub.bridging() {
 		if len(c.sub.requests) == 0 || c.sub.requests[0].missing > 0 {
 			return
 		}
@@ -72,7 +70,11 @@ func (l *loop) proceed(c *conn) {
 func (l *loop) recalled(e *fanout.Recalled) {
 	r := l.index.asked[e.Ticket]
 	delete(l.index.asked, e.Ticket)
-	if r == nil || r.conn.sub.asking != r {
+	switch {
+	case r != nil && r.fresh && r.conn.phase == phaseOpen:
+		l.serve(r.conn, func(c *conn) { l.refreshed(c, e.Memories) })
+		return
+	case r == nil || r.conn.sub.asking != r:
 		return // the session has ended meanwhile
 	}
 	l.serve(r.conn, func(c *conn) {
@@ -163,17 +165,26 @@ func (l *loop) remember(fresh []*wire.TopicState, memories map[uint32]*fanout.Me
 		case m.Recovered:
 			t.Recovered, t.NextSeq = true, m.Since+1
 			for _, tick := range m.Ticks {
-				entries = append(entries, entry{what: tick, topic: l.index.topics[t.Number]})
+				entries = append(entries, entry{what: tick, topic: l.index.topics[t.Number], epoch: t.Epoch})
 				room -= len(tick.Payload) + tickOverhead
 			}
 		default:
-			for _, tick := range m.Ticks {
-				entries = append(entries, entry{what: &lastValue{Tick: tick, epoch: m.Epoch, stale: m.Stale}})
-			}
+			entries = appendValues(entries, m)
 		}
 	}
 	return entries
 }
+
+// appendValues appends the last values that a memory holds.
+func appendValues(entries []entry, m *fanout.Memory) []entry {
+	for _, tick := range m.Ticks {
+		entries = append(entries, entry{what: &lastValue{Tick: tick, epoch: m.Epoch, stale: m.Stale}})
+	}
+	return entries
+}
+
+// bridging tells whether last values or recovered ticks wait to be sent.
+func (s *subscriber) bridging() bool { return s.slow != nil && s.slow.seams > 0 }
 
 // bridge sends the entries of a seam, behind what was said before; what the
 // socket does not take waits in the session's queue.
@@ -192,7 +203,6 @@ func (l *loop) bridge(c *conn, entries []entry) {
 	if c.phase != phaseOpen || len(s.entries) == 0 {
 		return
 	}
-	c.sub.bridging = true
 	if !l.enqueue(c, []entry{{what: s}}) {
 		c.end(wire.CloseTooSlow, queueFull)
 	}
@@ -201,7 +211,7 @@ func (l *loop) bridge(c *conn, entries []entry) {
 // sendSeam seals chunks of a seam until the socket has enough.
 func (l *loop) sendSeam(c *conn, s *seam) {
 	for c.phase == phaseOpen && len(s.entries) > 0 && c.gc.OutboundBuffered() <= highWater {
-		n := chunk(s.entries)
+		n := chunk(s.entries, writeChunk)
 		l.scratch.late = true
 		l.build(s.entries[:n], c.sub.codec)
 		l.scratch.late = false
@@ -212,10 +222,11 @@ func (l *loop) sendSeam(c *conn, s *seam) {
 	}
 }
 
-// chunk returns how many entries to seal before the socket is looked at again.
-func chunk(entries []entry) int {
+// chunk returns how many entries to seal before the socket is looked at again:
+// about so many bytes.
+func chunk(entries []entry, enough int) int {
 	n, bytes := 0, 0
-	for n < len(entries) && (n == 0 || bytes < writeChunk) {
+	for n < len(entries) && (n == 0 || bytes < enough) {
 		if _, ok := entries[n].what.(*seam); ok {
 			break
 		}
@@ -244,11 +255,6 @@ func (l *loop) buildValues(entries []entry, from int) int {
 		m.Values = append(m.Values, &wire.Value{Topic: v.Topic, Epoch: v.epoch, Seq: v.Seq,
 			TimeUs: uint64(v.ReceivedUS), Payload: v.Payload, Stale: v.stale})
 	}
-	arena, err := wire.AppendServerFrame(l.scratch.arena, &wire.ServerFrame{Message: &wire.ServerFrame_Snapshot{Snapshot: m}})
-	if err != nil {
-		l.gateway.log.Error("last values not encoded", zap.Error(err))
-		return to
-	}
-	l.addFrame(arena, plainFrame{from: from, to: to})
+	l.addMessage(&wire.ServerFrame{Message: &wire.ServerFrame_Snapshot{Snapshot: m}}, from, to)
 	return to
 }

@@ -86,9 +86,20 @@ type Limits struct {
 
 // SlowOptions say how long a client that does not keep up is carried.
 type SlowOptions struct {
-	Queue   int           // bytes of ticks that wait for one session
-	Timeout time.Duration // without any progress
+	Queue    int // bytes of ticks that wait for one session
+	Total    int // and for all; 0: no bound
+	Overflow Overflow
+	Timeout  time.Duration // without any progress
 }
+
+// Overflow says what happens when more waits for a session than may.
+type Overflow uint8
+
+// The ways out.
+const (
+	OverflowGap   Overflow = iota // ticks are dropped, the client is told which, and goes on
+	OverflowClose                 // the session ends with 4413
+)
 
 // HeartbeatOptions rule liveness in both directions.
 type HeartbeatOptions struct {

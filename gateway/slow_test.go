@@ -77,7 +77,7 @@ func TestSlowClientCatchesUpWithoutLoss(t *testing.T) {
 }
 
 func TestClientWhoseQueueIsFullEndsWith4413(t *testing.T) {
-	s := start(t, func(o *gateway.Options) { o.Slow.Queue = 1 << 20 })
+	s := start(t, func(o *gateway.Options) { o.Slow.Queue, o.Slow.Overflow = 1<<20, gateway.OverflowClose })
 	c := dialSmall(t, s)
 	if _, err := c.Subscribe(t.Context(), "md:a"); err != nil {
 		t.Fatal(err)

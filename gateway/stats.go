@@ -40,6 +40,9 @@ type Stats struct {
 type Deliveries struct {
 	Delivered uint64 // sealed for a session
 	Merged    uint64 // not sealed, because a newer one stands for them
+	Gaps      uint64 // told to slow sessions
+	Dropped   uint64 // ticks that these were
+	OverTotal uint64 // times that the session that most waits for had to pay for slow.total
 }
 
 // Newcomers counts connections by what became of them before the upgrade.

@@ -40,11 +40,16 @@ type loopStats struct {
 }
 
 // deliveryCounts are a loop's Deliveries.
-type deliveryCounts struct{ delivered, merged atomic.Uint64 }
+type deliveryCounts struct {
+	delivered, merged, gaps, dropped, overTotal atomic.Uint64
+}
 
 func (c *deliveryCounts) addTo(to *Deliveries) {
 	to.Delivered += c.delivered.Load()
 	to.Merged += c.merged.Load()
+	to.Gaps += c.gaps.Load()
+	to.Dropped += c.dropped.Load()
+	to.OverTotal += c.overTotal.Load()
 }
 
 // loopTimes are a loop's distributions. seals and batches choose the samples.
