@@ -1,7 +1,9 @@
 package gateway
 
 import (
+	"encoding/binary"
 	"math"
+	"slices"
 
 	"go.uber.org/zap"
 
@@ -145,7 +147,27 @@ func (l *loop) addMessage(f *wire.ServerFrame, from, to int) {
 
 // addFrame takes the end of arena, behind what was there, for a frame.
 func (l *loop) addFrame(arena []byte, f plainFrame) {
-	f.start, f.end = len(l.scratch.arena), len(arena)
+	f.start = len(l.scratch.arena)
+	arena = l.pad(arena, f.start)
+	f.end = len(arena)
 	l.scratch.arena = arena
 	l.scratch.frames = append(l.scratch.frames, f)
+}
+
+// pad fills a plaintext, buf[start:], up to a multiple of the setting, as far as a
+// record may be long.
+func (l *loop) pad(buf []byte, start int) []byte {
+	unit, n := l.settings().Padding, len(buf)-start
+	if unit == 0 {
+		return buf
+	}
+	padding := min((n+unit-1)/unit*unit, wire.MaxServerPlaintext) - n
+	if padding <= 0 {
+		return buf
+	}
+	binary.BigEndian.PutUint16(buf[start+1:], uint16(padding))
+	end := len(buf)
+	buf = slices.Grow(buf, padding)[:end+padding]
+	clear(buf[end:])
+	return buf
 }

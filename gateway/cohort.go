@@ -19,7 +19,7 @@ type entry struct {
 	// *fanout.Tick, *fanout.Reset, *fanout.Opened, or for one session alone
 	// *lastValue, *control, *gap and *seam.
 	what    any
-	topic   *loopTopic // of a tick, reset or gap
+	topic   *loopTopic // of all from the hub, and of a gap
 	epoch   uint64     // of a tick
 	skipped uint64     // of a tick: so many before it are merged into it
 }
@@ -46,6 +46,7 @@ type holding struct {
 // options are what a client wants of topics whose policy is latest.
 type options struct {
 	interval time.Duration // between two ticks of a topic, at least; 0: none
+	maxAge   time.Duration // older ticks are left out if there is a newer one; 0: none
 }
 
 // pending is what waits in a cohort until its batch closes.
@@ -68,10 +69,11 @@ func cohortKey(filters []holding, codec *compressor) string {
 	if codec != nil {
 		serial = codec.serial
 	}
-	key := binary.BigEndian.AppendUint32(make([]byte, 0, 12*len(filters)+4), serial)
+	key := binary.BigEndian.AppendUint32(make([]byte, 0, 20*len(filters)+4), serial)
 	for i := range filters {
 		key = binary.BigEndian.AppendUint32(key, filters[i].id)
 		key = binary.BigEndian.AppendUint64(key, uint64(filters[i].interval))
+		key = binary.BigEndian.AppendUint64(key, uint64(filters[i].maxAge))
 	}
 	return string(key)
 }
@@ -202,7 +204,7 @@ func (l *loop) handOver(events []fanout.Event) {
 		case *fanout.Opened:
 			l.index.learnOpened(e.TopicState)
 			if t, ok := l.index.topics[e.Number]; ok {
-				l.collect(t, entry{what: e}, t.policy(l.settings().rules))
+				l.collect(t, entry{what: e, topic: t}, t.policy(l.settings().rules))
 			}
 		case *fanout.Confirmed:
 			l.confirmed(e)
@@ -250,6 +252,7 @@ func (l *loop) letPass(t *loopTopic) {
 // several of its filters match.
 func (l *loop) collect(t *loopTopic, e entry, rule *policy) {
 	l.index.turn++
+	t.went(&e, l.index.turn)
 	for _, h := range t.filters {
 		for _, co := range h.cohorts {
 			if co.turn == l.index.turn {
@@ -261,6 +264,24 @@ func (l *loop) collect(t *loopTopic, e entry, rule *policy) {
 			}
 		}
 	}
+}
+
+// went notes how far the topic has gone to the cohorts.
+func (t *loopTopic) went(e *entry, turn uint64) {
+	if _, opened := e.what.(*fanout.Opened); !opened {
+		t.head, t.headTurn = e.last(), turn
+	}
+}
+
+// last is the sequence number that a topic has come to by a tick or reset.
+func (e *entry) last() uint64 {
+	switch x := e.what.(type) {
+	case *fanout.Tick:
+		return x.Seq
+	case *fanout.Reset:
+		return x.NextSeq - 1
+	}
+	return 0
 }
 
 // passes tells whether an event may go on to a cohort that wants rates. What it
@@ -279,6 +300,7 @@ func (l *loop) passes(co *cohort, t *loopTopic, e *entry, rule *policy) bool {
 	if held, ok := p.take(l); ok {
 		l.put(co, held, rule)
 	}
+	p.sent, p.turn = e.last(), l.index.turn
 	return true
 }
 

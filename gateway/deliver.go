@@ -25,7 +25,8 @@ type subscriber struct {
 	perSecond      int // records that the client may send, as it was told
 	records, pings allowance
 
-	slow *backlog // nil: the session keeps up
+	slow  *backlog // nil: the session keeps up
+	round round
 
 	who   identity
 	login *login // Connect or Refresh whose token is being verified; nil: none

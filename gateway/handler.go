@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -26,7 +27,8 @@ type request struct {
 	id      uint32
 	names   []string // accepted filters as the client wrote them
 	filters []*heldFilter
-	missing int // filters that are not confirmed
+	options map[topic.Filter]options // of names, also of those that the session holds already
+	missing int                      // filters that are not confirmed
 	since   []fanout.Position
 	fresh   bool // no Subscribe: the hub was asked for last values after a gap
 }
@@ -85,7 +87,8 @@ func (c *conn) send(f *wire.ServerFrame) {
 		}
 		return
 	}
-	c.sendRecord(wire.KindRecord, plain)
+	c.loop.scratch.plain = c.loop.pad(plain, 0)
+	c.sendRecord(wire.KindRecord, c.loop.scratch.plain)
 }
 
 func (c *conn) sendError(id uint32, code wire.CloseCode, text, filter string) {
@@ -106,24 +109,56 @@ func (c *conn) subscribe(m *wire.Subscribe) {
 		if c.phase != phaseOpen {
 			break // an Error was too much for a slow session
 		}
-		f, err := topic.ParseFilter(s.Filter)
+		f, o, err := parseSubscription(s)
 		switch {
 		case err != nil:
 			c.sendError(m.Id, wire.CloseBadRecord, err.Error(), s.Filter)
 		case !c.sub.who.grant.Rights.Allow(f):
 			c.refuseTopic(m.Id, s.Filter)
 		case len(req.names) < c.maxSubscriptions() && (c.holds(f) || req.holds(f)):
-			req.names = append(req.names, s.Filter)
+			req.want(s.Filter, f, o)
 		case c.held()+len(req.filters) >= c.maxSubscriptions():
 			c.sendError(m.Id, wire.CloseTooMany, "too many subscriptions: at most "+strconv.Itoa(c.maxSubscriptions()), s.Filter)
 		default:
-			req.names = append(req.names, s.Filter)
+			req.want(s.Filter, f, o)
 			req.add(c.loop.hold(f))
 		}
 	}
 	c.sub.requests = append(c.sub.requests, req)
 	c.auditSubscription(req.names)
 	c.loop.proceed(c)
+}
+
+// want adds a filter that is accepted, as the client wrote it.
+func (r *request) want(name string, f topic.Filter, o options) {
+	if r.options == nil {
+		r.options = make(map[topic.Filter]options)
+	}
+	r.names = append(r.names, name)
+	r.options[f] = o
+}
+
+// Bounds of a subscription's options.
+const (
+	minRate = 0.001
+	maxRate = 1000
+	maxAge  = 24 * time.Hour
+)
+
+// parseSubscription reads a filter and its options. The error is for the client.
+func parseSubscription(s *wire.Subscription) (f topic.Filter, o options, err error) {
+	if f, err = topic.ParseFilter(s.Filter); err != nil {
+		return f, o, err
+	}
+	// Written so for what is no number.
+	if rate := s.GetMaxRate(); rate != 0 && !(rate >= minRate && rate <= maxRate) {
+		return f, o, fmt.Errorf("max_rate is 0 or from %v to %v ticks a second", minRate, maxRate)
+	}
+	o = options{interval: intervalOf(s.GetMaxRate()), maxAge: time.Duration(s.GetMaxAgeMs()) * time.Millisecond}
+	if o.maxAge > maxAge {
+		return f, o, fmt.Errorf("max_age_ms is at most %d", maxAge.Milliseconds())
+	}
+	return f, o, nil
 }
 
 func (r *request) add(h *heldFilter) {
@@ -297,9 +332,9 @@ func (c *conn) withdraw(h *heldFilter, cause error) {
 // that a client which only listens has to answer, in one write.
 func (c *conn) heartbeat() {
 	c.lastBeat = c.loop.now
-	if c.phase == phaseOpen && c.sub != nil {
+	if c.phase == phaseOpen && c.sub != nil && !c.isSlow() { // a slow one gets records enough
 		c.send(&wire.ServerFrame{Message: &wire.ServerFrame_Heartbeat{
-			Heartbeat: &wire.Heartbeat{TimeUs: uint64(time.Now().UnixMicro())}}})
+			Heartbeat: &wire.Heartbeat{TimeUs: uint64(time.Now().UnixMicro()), Heads: c.loop.heads(c)}}})
 	}
 	if c.phase != phaseClosing { // the heartbeat was not too much for a slow session
 		c.sendFrame(ws.OpPing, nil)

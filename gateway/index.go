@@ -37,8 +37,9 @@ type loopTopic struct {
 	rule              *policy
 	ruledBy           *ruleTable // that rule was looked up in; nil: none yet
 	pace              *pace      // of the rule; nil: none yet
+	head, headTurn    uint64     // the last tick that went to cohorts, and when
 	mark              uint64     // turn in which at was set
-	at                int        // where its tick stands in what is being merged
+	at                int        // scratch of whoever set mark: where its tick stands, or a sequence number
 }
 
 // heldFilter is a filter that at least one session of the loop holds or waits for.

@@ -1,7 +1,9 @@
 package gateway
 
 import (
+	"math"
 	"slices"
+	"time"
 
 	"github.com/sealcast/sealcast/fanout"
 	"github.com/sealcast/sealcast/wire"
@@ -101,12 +103,17 @@ func (l *loop) grant(r *request, memories map[uint32]*fanout.Memory) {
 	for _, h := range r.filters {
 		filters = append(filters, holding{heldFilter: h})
 	}
+	for i := range filters {
+		if o, ok := r.options[filters[i].Filter]; ok {
+			filters[i].options = o
+		}
+	}
 	sortFilters(filters)
 	if !l.regroup(c, filters) {
 		return
 	}
 	c.sub.requests = slices.Delete(c.sub.requests, 0, 1) // r, as proceed goes by order
-	entries := l.remember(fresh, memories)
+	entries := l.remember(c, fresh, memories)
 
 	r.keepHeld()
 	first := fresh[:min(len(fresh), topicsPerMessage)]
@@ -154,7 +161,7 @@ func (l *loop) withdrawWaiting(r *request, h *heldFilter) {
 
 // remember notes in the topics which of them are recovered, and lists last values and
 // recovered ticks, topic by topic.
-func (l *loop) remember(fresh []*wire.TopicState, memories map[uint32]*fanout.Memory) []entry {
+func (l *loop) remember(c *conn, fresh []*wire.TopicState, memories map[uint32]*fanout.Memory) []entry {
 	var entries []entry
 	room := recoverQueues * l.settings().Slow.Queue
 	for _, t := range fresh {
@@ -164,15 +171,51 @@ func (l *loop) remember(fresh []*wire.TopicState, memories map[uint32]*fanout.Me
 		case room <= 0: // not recovered: the client sees the gap
 		case m.Recovered:
 			t.Recovered, t.NextSeq = true, m.Since+1
-			for _, tick := range m.Ticks {
-				entries = append(entries, entry{what: tick, topic: l.index.topics[t.Number], epoch: t.Epoch})
-				room -= len(tick.Payload) + tickOverhead
+			before := len(entries)
+			entries = l.appendRecovered(entries, c, m)
+			for i := range entries[before:] {
+				room -= entryBytes(&entries[before+i])
 			}
 		default:
 			entries = appendValues(entries, m)
 		}
 	}
 	return entries
+}
+
+// appendRecovered appends the ticks that a client has missed. Where it wants none
+// that are older, they are merged into the first that is not, or into the last.
+func (l *loop) appendRecovered(entries []entry, c *conn, m *fanout.Memory) []entry {
+	t := l.index.topics[m.Topic]
+	oldest := int64(math.MinInt64)
+	if age := c.sub.maxAge(t); age > 0 && t.policy(l.settings().rules).latest {
+		oldest = time.Now().Add(-age).UnixMicro()
+	}
+	var old entry
+	for i, tick := range m.Ticks {
+		e := entry{what: tick, topic: t, epoch: m.Epoch}
+		if old.what != nil {
+			e.cover(&old)
+		}
+		if old = e; tick.ReceivedUS >= oldest || i == len(m.Ticks)-1 {
+			entries, old = append(entries, e), entry{}
+		}
+	}
+	return entries
+}
+
+// maxAge is what the session wants of a topic: the longest of its filters that match.
+func (s *subscriber) maxAge(t *loopTopic) (age time.Duration) {
+	for i := range s.filters {
+		switch h := &s.filters[i]; {
+		case !slices.Contains(t.filters, h.heldFilter):
+		case h.maxAge == 0:
+			return 0
+		default:
+			age = max(age, h.maxAge)
+		}
+	}
+	return age
 }
 
 // appendValues appends the last values that a memory holds.

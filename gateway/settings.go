@@ -55,6 +55,7 @@ type Settings struct {
 	Slow      SlowOptions
 	Heartbeat HeartbeatOptions
 	Batch     BatchOptions
+	Padding   int // records of push sessions are filled up to a multiple of it; 0: they are not
 	Compress  CompressOptions
 	Topics    []TopicRule // the first that matches a topic decides
 	Auth      AuthOptions

@@ -47,9 +47,10 @@ func (s *services) gatewaySettings(f *inForce) gateway.Settings {
 		Proxy:       gateway.ProxyOptions(c.Proxy),
 		Echo:        gateway.EchoOptions(c.Echo),
 		Limits:      gatewayLimits(&c.Limits),
-		Slow:        gateway.SlowOptions(c.Slow),
+		Slow:        slowOptions(&c.Slow),
 		Heartbeat:   gateway.HeartbeatOptions(c.Heartbeat),
-		Batch:       gateway.BatchOptions(c.Batch),
+		Batch:       gateway.BatchOptions{MaxDelay: c.Batch.MaxDelay, MaxTicks: c.Batch.MaxTicks, MaxBytes: c.Batch.MaxBytes},
+		Padding:     c.Batch.Padding,
 		Compress:    gateway.CompressOptions{Codecs: c.Compress.Codecs, MinBytes: c.Compress.MinBytes, Dictionary: f.dictionary},
 		Topics:      topicRules(c.Topics, &c.Batch),
 		Auth:        authOptions(f),
@@ -82,6 +83,14 @@ func topicBatch(t config.TopicBatch, all *config.Batch) *gateway.BatchOptions {
 	return &gateway.BatchOptions{
 		MaxDelay: t.MaxDelay, MaxTicks: cmp.Or(t.MaxTicks, all.MaxTicks), MaxBytes: cmp.Or(t.MaxBytes, all.MaxBytes),
 	}
+}
+
+func slowOptions(s *config.Slow) gateway.SlowOptions {
+	o := gateway.SlowOptions{Queue: s.Queue, Total: s.Total, Timeout: s.Timeout}
+	if s.Overflow == config.OverflowClose {
+		o.Overflow = gateway.OverflowClose
+	}
+	return o
 }
 
 func gatewayLimits(l *config.Limits) gateway.Limits {

@@ -172,6 +172,7 @@ type Batch struct {
 	MaxDelay time.Duration
 	MaxTicks int
 	MaxBytes int
+	Padding  int // bytes; 0: none
 }
 
 // CompressOff stands for no class in a Topic: never compressed.
@@ -217,9 +218,20 @@ type Limits struct {
 
 // Slow is the section slow.
 type Slow struct {
-	Queue   int // bytes
-	Timeout time.Duration
+	Queue    int // bytes
+	Total    int // bytes; 0: no bound
+	Overflow Overflow
+	Timeout  time.Duration
 }
+
+// Overflow says what becomes of a client for which more waits than may.
+type Overflow string
+
+// The values of slow.overflow.
+const (
+	OverflowGap   Overflow = "gap"   // ticks are dropped, the client is told which
+	OverflowClose Overflow = "close" // the client is closed
+)
 
 // Heartbeat is the section heartbeat.
 type Heartbeat struct {

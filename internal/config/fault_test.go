@@ -70,7 +70,7 @@ func TestFaultsInFile(t *testing.T) {
 		{"no limit of pings", "limits: {pings_per_second: 0}",
 			"gw.yaml:1: limits.pings_per_second: is out of range | allowed: 1 to 1000000"},
 		{"scalar for a section", "slow: 5s",
-			"gw.yaml:1: slow: is a section, not a single setting | it has slow.queue, slow.timeout"},
+			"gw.yaml:1: slow: is a section, not a single setting | it has slow.queue, slow.total, slow.overflow, slow.timeout"},
 		{"duplicate key", "loops: 1\nrealm: a\nloops: 2",
 			"gw.yaml:3: loops: is set twice, first in line 1 | remove one of the two"},
 		{"duplicate section", "log: {level: info}\nlog: {format: text}",

@@ -207,6 +207,9 @@ func batchSettings(c *Batch) []setting {
 		{"batch.max_bytes", "16KiB",
 			"A record is closed once it holds this much; a larger tick travels alone.",
 			maxBytes(&c.MaxBytes)},
+		{"batch.padding", "0B",
+			"Records to subscribers are filled up to a multiple of this, so that their lengths say less about what is in them. 0B: they are not.",
+			size(&c.Padding, 0, 16*kib)},
 	}
 }
 
@@ -304,8 +307,14 @@ func timeSettings(c *Config) []setting {
 		{"slow.queue", "4MiB",
 			"Ticks that may wait for one client that does not keep up. A tick larger than this is taken when nothing waits.",
 			size(&c.Slow.Queue, kib, gib)},
+		{"slow.total", "1GiB",
+			"Ticks that may wait for all clients together, each client's counted for itself; an event loop has its equal share. Beyond it the client that most waits for overflows. 0B: no bound.",
+			size(&c.Slow.Total, 0, 1024*gib)},
+		{"slow.overflow", "gap",
+			"What happens when more waits for a client than may. gap: ticks that wait are dropped, first those of topics with policy every, the client is told which, and gets the last values that are kept once it has caught up. close: the client is closed (4413).",
+			choice(&c.Slow.Overflow, OverflowGap, OverflowClose)},
 		{"slow.timeout", "10s",
-			"A client that takes nothing for this long is closed (4413).",
+			"A client that takes nothing for this long, while something waits for it, is closed (4413).",
 			duration(&c.Slow.Timeout, 10*time.Millisecond, time.Hour)},
 		{"heartbeat.interval", "25s",
 			"A client gets a record at least this often. Connected clients keep to the timeout that they were told: a reload that makes the interval longer than that cuts off those that get nothing else.",
