@@ -39,7 +39,7 @@ type Loop interface {
 	Post(events []Event)
 }
 
-// Event is a *Tick, *Reset, *Opened, *Confirmed, *Refused, *Recalled or *SourceState. A loop gets events
+// Event is a *Tick, *Reset, *Opened, *Confirmed, *Refused, *Recalled, *SourceState or *Mark. A loop gets events
 // in the order in which they happened at the source. After Release it may still
 // see events of the filter's topics that were posted before.
 type Event interface{ event() }
@@ -104,6 +104,13 @@ type SourceState struct {
 	Topics []uint32 // numbers; nil: all. Shared; not to be written
 }
 
+// Mark says that the loop has been given, in this and earlier hand-overs, all ticks
+// of its filters up to a position in the source's streams. A client that was sent
+// all of them can go on from there, at any gateway of the same Redis.
+type Mark struct {
+	Cursor []byte // opaque; shared, not to be written
+}
+
 // Position is the last tick of a topic that a subscriber has seen.
 type Position struct {
 	Topic      string
@@ -114,6 +121,7 @@ type Position struct {
 type Recall struct {
 	Filters []topic.Filter
 	Since   []Position // of a subscriber that comes back, in any order
+	Cursor  []byte     // of a Mark; then Since does not count. nil: none
 }
 
 // Recalled answers Hub.Recall. It stands where the ticks that it holds end and
@@ -121,6 +129,7 @@ type Recall struct {
 type Recalled struct {
 	Ticket   Ticket
 	Memories []Memory // of topics of which there is something to say
+	Cursor   []byte   // as of a Mark at this place; nil if the source is not streams. Shared, not to be written
 }
 
 // Memory is what is kept of a topic for one subscriber. If Recovered, Ticks are
@@ -143,3 +152,4 @@ func (*Refused) event()   {}
 func (*Recalled) event()  {}
 
 func (*SourceState) event() {}
+func (*Mark) event()        {}

@@ -72,6 +72,7 @@ type book struct {
 	discovered int     // topics that were opened by a message
 	lastNumber uint32
 	outage     outage
+	progress   progress
 }
 
 // turnState is what the hub keeps from one turn to the next besides topics and filters.
@@ -95,22 +96,27 @@ type mailbox struct {
 	tickets  Ticket
 }
 
-// command is one call of Attach, Acquire, Release, Recall or SetRules.
+// command is one call of Attach, Acquire, Release, Recall or SetRules, or what
+// a reader of streams has found.
 type command struct {
 	loop   LoopID
 	attach Loop         // Attach
 	filter topic.Filter // Acquire, Release
 	ticket Ticket       // Acquire, Recall
 	recall *Recall      // Recall
+	found  *recovery    // entries of streams that were read for a Recall
 	rules  *[]Rule      // SetRules
 }
 
 // NewHub makes a hub that does nothing until Run is called.
 func NewHub(opt Options) *Hub {
 	h := newHub(opt)
-	if h.opt.Redis.Source == Sharded {
+	switch h.opt.Redis.Source {
+	case Sharded:
 		h.source = newShardedSource(h.opt, h.queue, h.status)
-	} else {
+	case Streams:
+		h.source = newStreamSource(h.opt, h.queue, h.status)
+	default:
 		h.source = newRedisSource(h.opt, h.queue, h.status)
 	}
 	return h
@@ -126,8 +132,12 @@ func newHub(opt Options) *Hub {
 		topics: make(map[string]*feed),
 	}
 	h.queue = newQueue(opt.QueueTicks, opt.QueueBytes, h.kick)
-	h.cover = newCover(h.root, opt.WholeSource)
+	h.cover = newCover(h.root, opt.WholeSource || opt.Redis.Source == Streams)
 	h.store.limit = opt.HistoryBytes
+	if opt.Redis.Source == Streams {
+		h.progress.streams = opt.Redis.Streams
+		h.progress.at = make([]position, len(opt.Redis.Streams))
+	}
 	return h
 }
 
@@ -207,6 +217,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { h.source.run(ctx) })
+	h.readRecoveries(ctx)
 	sweep := time.NewTicker(min(max(h.opt.TopicIdle/4, minSweep), maxSweep))
 	defer sweep.Stop()
 	for {
@@ -246,6 +257,7 @@ func (h *Hub) turn() (more bool) {
 		h.status.ready(h.link)
 	}
 	h.tellTopics()
+	h.mark()
 	h.flush()
 	return more || waiting
 }
@@ -277,6 +289,8 @@ func (h *Hub) obey(c *command) (work int) {
 		}
 	case c.rules != nil:
 		h.setRules(*c.rules)
+	case c.found != nil:
+		return h.recovered(c.found)
 	case c.recall != nil:
 		return h.recall(c)
 	case c.ticket != 0:
@@ -314,7 +328,15 @@ func (h *Hub) handle(it *item) {
 	case itemRefused:
 		h.turns.unanswered--
 		h.denied(it.channel, it.note.err)
+	case itemBack:
+		h.status.ready(h.link)
+		h.back()
+	case itemLapse:
+		h.lapse(it.stream, it.note.cause)
+	case itemMalformed:
+		h.count.invalid.Add(1)
 	}
+	h.advance(it)
 }
 
 // overflowQuiet is how long the log stays silent after an overflow; counters tell the rest.

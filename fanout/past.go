@@ -201,16 +201,27 @@ func (h *Hub) remember(f *feed, it *item) {
 	}
 }
 
-// recall answers Recall at this point in the order of events. It returns how
-// many places of the tree it has looked at and ticks it has answered, at least 1.
+// recall answers Recall: from streams, later, or from what is kept, at once.
 func (h *Hub) recall(c *command) (work int) {
+	if len(c.recall.Cursor) > 0 {
+		if h.recallByCursor(c) {
+			return 1
+		}
+		c.recall.Since = nil
+	}
+	return h.recallKept(c)
+}
+
+// recallKept answers Recall at this point in the order of events. It returns how
+// many places of the tree it has looked at and ticks it has answered, at least 1.
+func (h *Hub) recallKept(c *command) (work int) {
 	since := make(map[string]Position, len(c.recall.Since))
 	for _, p := range c.recall.Since {
 		if _, twice := since[p.Topic]; !twice {
 			since[p.Topic] = p
 		}
 	}
-	answer := &Recalled{Ticket: c.ticket}
+	answer := &Recalled{Ticket: c.ticket, Cursor: h.cursor()}
 	work = 1 + len(c.recall.Filters)
 	for _, filter := range c.recall.Filters {
 		nodes := h.root.below(nil, filter.String())
@@ -222,7 +233,7 @@ func (h *Hub) recall(c *command) (work int) {
 			}
 			f.recalled = c.ticket
 			position, known := since[f.name]
-			if m := f.memory(position, known); m != nil {
+			if m := f.memory(position, known, !h.outage.since.IsZero()); m != nil {
 				answer.Memories = append(answer.Memories, *m)
 				work += len(m.Ticks)
 			}
@@ -232,9 +243,9 @@ func (h *Hub) recall(c *command) (work int) {
 	return work
 }
 
-// memory returns what a subscriber gets that was at a position, or at none. It
-// returns nil if that is nothing.
-func (f *feed) memory(since Position, known bool) *Memory {
+// memory returns what a subscriber gets that was at a position, or at none. away
+// tells whether the source is. It returns nil if that is nothing.
+func (f *feed) memory(since Position, known, away bool) *Memory {
 	p := &f.past
 	current := p.count > 0 && p.epoch == f.epoch
 	if known && since.Epoch == f.epoch && since.Seq < f.next {
@@ -246,7 +257,7 @@ func (f *feed) memory(since Position, known bool) *Memory {
 	if p.count == 0 || !f.rule.Snapshot {
 		return nil
 	}
-	return &Memory{Topic: f.number, Epoch: p.epoch, Stale: !current || f.cover == nil, Ticks: f.lastTicks(1)}
+	return &Memory{Topic: f.number, Epoch: p.epoch, Stale: !current || f.cover == nil || away, Ticks: f.lastTicks(1)}
 }
 
 // lastTicks makes ticks of the last n that are kept.

@@ -1,6 +1,12 @@
 package fanout
 
-import "sync"
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/sealcast/sealcast/wire"
+)
 
 // itemKind is what an entry of the queue tells.
 type itemKind uint8
@@ -10,9 +16,12 @@ const (
 	itemTick                      // a message
 	itemOversized                 // a message above Options.MaxTick; its payload is not kept
 	itemOverflow                  // messages were dropped at this point
+	itemMalformed                 // an entry of a stream that is no tick
+	itemLapse                     // entries of a stream are gone before they were read
 	itemUp                        // there is a connection, without any subscription
 	itemDown                      // the connection is lost
 	itemAway                      // it cannot be made
+	itemBack                      // streams can be read again, from where they were
 	itemAdded                     // the source has confirmed a subscription
 	itemRemoved                   // a subscription has ended
 	itemRefused                   // the source has refused a subscription
@@ -26,12 +35,15 @@ type item struct {
 	pattern  string // messages: the glob pattern that the copy came through; "" for SUBSCRIBE
 	payload  string
 	received int64 // messages: microseconds since the Unix epoch
+	stream   int   // messages of streams, and what else moves their position: its number, from 1
+	at       position
 	note     *note // what only the rare kinds have
 }
 
 type note struct {
 	err     error               // itemDown, itemAway, itemRefused; itemRemoved: the part of the source was lost
 	link    uint64              // itemUp: number of the connection
+	cause   wire.Cause          // itemLapse
 	dropped map[string]struct{} // itemOverflow: the channels; nil: too many to name
 }
 
@@ -91,6 +103,24 @@ func (q *queue) put(it item) {
 	}
 	q.mu.Unlock()
 	q.wake()
+}
+
+// await waits until there is room, or ctx ends. It is for a source that can read
+// later what it does not read now.
+func (q *queue) await(ctx context.Context) {
+	for {
+		q.mu.Lock()
+		room := q.ticks < q.maxTicks && q.bytes < q.maxBytes
+		q.mu.Unlock()
+		if room {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Millisecond):
+		}
+	}
 }
 
 // room tells whether a message may be queued. A single one always may.

@@ -32,6 +32,7 @@ type Source uint8
 const (
 	PubSub  Source = iota // PUBLISH
 	Sharded               // SPUBLISH, with Cluster only; names only
+	Streams               // XADD, with the fields topic and payload
 )
 
 // Redis says how to reach Redis. It is not changed once a hub or client has it.
@@ -39,6 +40,7 @@ type Redis struct {
 	Topology Topology
 	Master   string // Sentinel: the name that the sentinels know the master by
 	Source   Source
+	Streams  []string // their keys, for the source of that name; each of its own, none twice
 
 	// Addrs are host:port, tried in turn: of the server, of sentinels, or of some
 	// nodes of the cluster; default 127.0.0.1:6379.

@@ -33,6 +33,7 @@ type feed struct {
 	rule       *Rule // nil: nothing is kept
 	past       past
 	recalled   Ticket // of the last Recall that has looked here
+	stream     int    // that its last tick came from; 0: none, or not known
 	dark       bool   // its part of the source is lost
 	discovered bool   // opened by a message
 	touched    int64  // microseconds since the Unix epoch, of the last tick or of the opening
@@ -63,7 +64,12 @@ func (h *Hub) tick(it *item) {
 	}
 	h.count.received.Add(1)
 	h.count.receivedBytes.Add(uint64(len(it.payload)))
-	h.send(&f.loops, h.slab.tick(f, it))
+	t := h.slab.tick(f, it)
+	h.send(&f.loops, t)
+	if it.stream > 0 {
+		h.collect(f, it, t)
+		f.stream = it.stream
+	}
 	h.remember(f, it)
 	f.touched = it.received
 	f.next++
@@ -111,7 +117,7 @@ func (h *Hub) open(name string) *feed {
 		name:    name,
 		number:  h.lastNumber,
 		epoch:   h.newEpoch(0),
-		next:    1,
+		next:    h.firstSeq(),
 		loops:   wanted(h.nodes),
 		cover:   oldest(h.nodes),
 		node:    h.root.grow(name),
@@ -140,9 +146,19 @@ func (h *Hub) forget(f *feed) {
 // stays, as a stale one.
 func (h *Hub) renew(f *feed, cause wire.Cause) {
 	h.store.shrink(f, 1)
-	f.epoch, f.next = h.newEpoch(f.epoch), 1
+	f.epoch, f.next = h.newEpoch(f.epoch), h.firstSeq()
+	h.breakOff(f)
 	h.count.resets.Add(1)
 	h.send(&f.loops, &Reset{Topic: f.number, Epoch: f.epoch, NextSeq: f.next, Cause: cause})
+}
+
+// firstSeq is the sequence number of an epoch's first tick. Of streams there may
+// be ticks from before.
+func (h *Hub) firstSeq() uint64 {
+	if len(h.progress.streams) > 0 {
+		return streamSeq
+	}
+	return 1
 }
 
 // newEpoch returns a random number from 1 to 2^53-1, so that JavaScript can

@@ -23,6 +23,7 @@ type publisher struct {
 	last   map[string]int
 	failed map[string]map[int]bool
 
+	ctx  context.Context
 	stop context.CancelFunc
 	done sync.WaitGroup
 }
@@ -31,7 +32,7 @@ type publisher struct {
 func publishThrough(t *testing.T, opt Redis, every time.Duration, topics ...string) *publisher {
 	opt.DialTimeout = 200 * time.Millisecond
 	ctx, stop := context.WithCancel(context.Background())
-	p := &publisher{client: NewClient(opt), last: make(map[string]int), failed: make(map[string]map[int]bool), stop: stop}
+	p := &publisher{client: NewClient(opt), last: make(map[string]int), failed: make(map[string]map[int]bool), ctx: ctx, stop: stop}
 	p.send = func(ctx context.Context, topic, payload string) error {
 		return p.client.Publish(ctx, topic, payload).Err()
 	}
@@ -52,20 +53,26 @@ func publishThrough(t *testing.T, opt Redis, every time.Duration, topics ...stri
 			return p.client.SPublish(ctx, topic, payload).Err()
 		}
 	}
-	for _, name := range topics {
-		p.failed[name] = make(map[int]bool)
-		p.done.Go(func() { // one each, so that a node that is away does not hold up the others' topics
-			for ctx.Err() == nil {
-				p.publish(ctx, name)
-				time.Sleep(every)
-			}
-		})
-	}
+	p.begin(every, topics...)
 	t.Cleanup(func() {
 		p.end()
 		_ = p.client.Close()
 	})
 	return p
+}
+
+func (p *publisher) begin(every time.Duration, topics ...string) {
+	for _, name := range topics {
+		p.failed[name] = make(map[int]bool)
+	}
+	for _, name := range topics {
+		p.done.Go(func() { // one each, so that a node that is away does not hold up the others' topics
+			for p.ctx.Err() == nil {
+				p.publish(p.ctx, name)
+				time.Sleep(every)
+			}
+		})
+	}
 }
 
 func (p *publisher) publish(ctx context.Context, name string) {
@@ -134,6 +141,7 @@ func withSource(opt Options, topology Topology, source Source) Options {
 // before the next tick, and nothing comes twice or out of order: liveLoop looks at
 // every tick.
 func TestSentinelFailures(t *testing.T) {
+	t.Parallel()
 	x := redistest.StartSentinels(t)
 	opt := withSource(quick(x.Addrs()...), Sentinel, PubSub)
 	h := startLive(t, opt)
@@ -166,7 +174,9 @@ func TestSentinelFailures(t *testing.T) {
 }
 
 func TestClusterFailures(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t)
+	t.Run("no patterns", func(t *testing.T) { shardedHasNoPatterns(t, c) })
 	for name, source := range map[string]Source{"pubsub": PubSub, "sharded": Sharded} {
 		t.Run(name, func(t *testing.T) {
 			opt := withSource(quick(c.Nodes[0].Addr, c.Nodes[1].Addr), Cluster, source)
@@ -236,8 +246,8 @@ func loseNode(t *testing.T, c *redistest.Cluster, h *live, l *liveLoop, p *publi
 	return victim
 }
 
-func TestShardedHasNoPatterns(t *testing.T) {
-	c := redistest.StartCluster(t)
+// shardedHasNoPatterns: a pattern is refused, and a rule with one holds up nothing.
+func shardedHasNoPatterns(t *testing.T, c *redistest.Cluster) {
 	opt := withSource(quick(c.Nodes[0].Addr), Cluster, Sharded)
 	opt.Rules = []Rule{{Match: filter("md:*"), Snapshot: true}}
 	h := startLive(t, opt)

@@ -213,6 +213,7 @@ func (l *loop) handOver(events []fanout.Event) {
 		case *fanout.Recalled:
 			l.recalled(e)
 		case *fanout.SourceState: // admin's /readyz tells it
+		case *fanout.Mark:
 		default:
 			l.gateway.log.DPanic("unknown event from the hub", zap.Any("event", e))
 		}

@@ -193,6 +193,7 @@ var topologies = map[config.RedisMode]fanout.Topology{
 var sources = map[config.RedisSource]fanout.Source{
 	config.SourcePubSub:  fanout.PubSub,
 	config.SourceSharded: fanout.Sharded,
+	config.SourceStreams: fanout.Streams,
 }
 
 func (f *inForce) redis() fanout.Redis {
@@ -201,6 +202,7 @@ func (f *inForce) redis() fanout.Redis {
 		Topology: topologies[c.Mode],
 		Master:   c.Master,
 		Source:   sources[c.Source],
+		Streams:  c.Streams,
 		Canary:   c.Canary,
 		Addrs:    c.Addrs,
 		Username: c.Username,

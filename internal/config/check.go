@@ -52,6 +52,9 @@ func (l *loader) checkRedis(r *Redis) {
 	l.rule(r.Source == SourceSharded && r.Mode != RedisCluster, problem{
 		text: "is sharded, which redis.mode " + string(r.Mode) + " has not", hint: "set redis.mode to cluster, or redis.source to pubsub",
 	}, "redis.source", "redis.mode")
+	l.rule(r.Source == SourceStreams && len(r.Streams) == 0, problem{
+		text: "is empty", hint: "name the stream that publishers add to",
+	}, "redis.streams", "redis.source")
 	l.checkSentinel(r)
 	l.rule(r.Mode == RedisCluster && r.DB != 0, problem{
 		text: "has no effect with redis.mode cluster", hint: "a cluster has only database 0: remove this",

@@ -81,6 +81,16 @@ func codecs(field *[]wire.Codec) kind {
 	}, wire.Codec.String)
 }
 
+func checkStream(s string) (string, error) {
+	switch {
+	case s == "":
+		return "", errors.New("is empty")
+	case len(s) > 512:
+		return "", errors.New("is longer than 512 bytes")
+	}
+	return s, nil
+}
+
 func checkRealm(s string) error {
 	if s == "" {
 		return errors.New("is empty")
