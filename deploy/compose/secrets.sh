@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# Makes the secrets of compose.yaml in ./secrets, once: keys of the gateways, a token for the admin interface, and a
-# certificate for this machine. In production the certificate comes from your authority.
+# secrets.sh [DIR] makes the secrets of compose.yaml in DIR/secrets, once: keys of the gateways, a token for the admin
+# interface, and a certificate for this machine. DIR is the folder of this script unless it is named. In production
+# the certificate comes from your authority.
 set -euo pipefail
-cd "$(dirname "$0")"
+here=$(cd "$(dirname "$0")" && pwd)
+cd "${1:-$here}"
 umask 077
 mkdir -p secrets
 
 if [[ ! -e secrets/gateway.key ]]; then
-	(cd ../.. && go build -o deploy/compose/secrets/sealcast ./cmd/sealcast)
+	go build -C "$here/../.." -trimpath -buildvcs=false -o "$PWD/secrets/sealcast" ./cmd/sealcast
 	secrets/sealcast keygen -o secrets/gateway.key >secrets/pin.txt
 	secrets/sealcast keygen --ticket -o secrets/tickets.key
 	rm secrets/sealcast
