@@ -49,6 +49,7 @@ web/node_modules: web/package-lock.json
 .PHONY: test-long
 test-long: deps ## what takes longer: more mutated streams, fuzzing
 	SEALCAST_LONG=1 go test -count=1 ./gateway ./internal/integration
+	$(MAKE) test-deploy
 	$(MAKE) fuzz
 
 .PHONY: lint
@@ -73,6 +74,18 @@ check-generated: ## check that the generated code fits its source (needs protoc)
 .PHONY: fuzz
 fuzz: ## run every fuzz target for a while (FUZZTIME=60s)
 	FUZZTIME='$(FUZZTIME)' FUZZBUDGET='$(FUZZBUDGET)' scripts/fuzz.sh
+
+.PHONY: test-deploy
+test-deploy: ## check the Helm chart with Helm, and compose.yaml with compose's reader (part of test-long)
+	cd tools/deployment && go vet ./... && go test ./...
+
+.PHONY: release
+release: ## build archives, checksums and bills of materials for VERSION into dist
+	scripts/release.sh '$(VERSION)'
+
+.PHONY: vulnerabilities
+vulnerabilities: ## look for known vulnerabilities in what the programs are made of (needs the network)
+	go run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./...
 
 .PHONY: deps
 deps: ## install the programs that the tests need, where that is possible

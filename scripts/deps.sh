@@ -31,6 +31,14 @@ need gcc has_c_compiler
 need libc6-dev has_c_compiler
 need nodejs node_is_recent
 need npm command -v npm
+# Servers, which users have no path to.
+need haproxy test -x /usr/sbin/haproxy
+need nginx-light test -x /usr/sbin/nginx
+need prometheus command -v promtool
+need systemd command -v systemd-analyze
+need openssl command -v openssl
+need file command -v file
+need util-linux command -v unshare
 need python3 test -x /usr/bin/python3
 for module in websockets cryptography dissononce; do
 	need "python3-$module" python_has "$module"
