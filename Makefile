@@ -76,8 +76,9 @@ fuzz: ## run every fuzz target for a while (FUZZTIME=60s)
 	FUZZTIME='$(FUZZTIME)' FUZZBUDGET='$(FUZZBUDGET)' scripts/fuzz.sh
 
 .PHONY: test-deploy
-test-deploy: ## check the Helm chart with Helm, and compose.yaml with compose's reader (part of test-long)
+test-deploy: ## check the Helm chart, compose.yaml and that releases are reproducible (part of test-long)
 	cd tools/deployment && go vet ./... && go test ./...
+	scripts/check-release.sh
 
 .PHONY: release
 release: ## build archives, checksums and bills of materials for VERSION into dist

@@ -45,6 +45,7 @@ var importTable = map[string][]string{
 	"internal/config":      {"crypto/record", "crypto/suite", "gateway/auth", "wire", "wire/topic"},
 	"internal/cryptobench": {"wire", "crypto/suite", "crypto/record"},
 	"internal/e2e":         {}, // tests only
+	"internal/deployment":  {}, // tests only
 	"internal/embedded":    {"wire/topic", "internal/feed", "miniredis", "go-redis"},
 	"internal/feed":        {"wire/topic"},
 	"internal/feedfile":    {"wire/topic"},
