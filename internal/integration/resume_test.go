@@ -8,11 +8,12 @@ import (
 	"time"
 
 	"github.com/sealcast/sealcast/client"
+	"github.com/sealcast/sealcast/fanout"
 	"github.com/sealcast/sealcast/session"
 	"github.com/sealcast/sealcast/wire"
 )
 
-func startWithTickets(t testing.TB) *system {
+func startWithTickets(t testing.TB, rules ...fanout.Rule) *system {
 	t.Helper()
 	key := make([]byte, session.TicketKeySize)
 	_, _ = rand.Read(key)
@@ -20,7 +21,7 @@ func startWithTickets(t testing.TB) *system {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return startWith(t, &session.GatewayConfig{Tickets: &session.Tickets{Keys: keys, Now: time.Now}})
+	return startWith(t, &session.GatewayConfig{Tickets: &session.Tickets{Keys: keys, Now: time.Now}}, rules...)
 }
 
 // ticket gets one through an untouched connection.

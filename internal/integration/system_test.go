@@ -54,8 +54,8 @@ func startCounted(t testing.TB) *system {
 	return startWith(t, &session.GatewayConfig{})
 }
 
-// startWith completes the handshake's settings.
-func startWith(t testing.TB, handshake *session.GatewayConfig) *system {
+// startWith completes the handshake's settings. The rules say what is kept.
+func startWith(t testing.TB, handshake *session.GatewayConfig, rules ...fanout.Rule) *system {
 	t.Helper()
 	key, err := session.GenerateStaticKey(rand.Reader)
 	if err != nil {
@@ -64,7 +64,7 @@ func startWith(t testing.TB, handshake *session.GatewayConfig) *system {
 	handshake.Key, handshake.HardwareAES = key, true
 	s := &system{redis: miniredis.RunT(t), key: key, rekey: handshake.Limits}
 	log := zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel))
-	hub := fanout.NewHub(fanout.Options{Redis: fanout.Redis{Addrs: []string{s.redis.Addr()}}, WholeSource: true, Log: log})
+	hub := fanout.NewHub(fanout.Options{Redis: fanout.Redis{Addrs: []string{s.redis.Addr()}}, WholeSource: true, Rules: rules, Log: log})
 	s.Gateway, err = gateway.New(gateway.Options{
 		Loops:   2,
 		Realm:   realm,
