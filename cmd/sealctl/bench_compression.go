@@ -75,7 +75,7 @@ func (b *compression) check(batches []string, size string) (err error) {
 		b.batches = append(b.batches, n)
 	}
 	if b.during <= 0 || b.during > time.Minute {
-		return misuse("--for: more than 0 and at most 1m", "")
+		return misuse("--for: more than 0 and at most 1m", "for example --for 1s")
 	}
 	if b.format != "text" && b.format != "json" {
 		return misuse(fmt.Sprintf("-o: there is no format %q", b.format), "text or json")

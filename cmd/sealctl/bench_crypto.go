@@ -141,9 +141,9 @@ func (b *cryptoBench) check() error {
 	}
 	switch {
 	case b.Repeat < 1:
-		return misuse("--repeat: at least 1", "")
+		return misuse("--repeat: at least 1", "for example --repeat 5")
 	case b.For <= 0 || b.Warmup <= 0:
-		return misuse("--for and --warmup: more than 0, such as 40ms", "")
+		return misuse("--for and --warmup: more than 0", "for example --for 40ms")
 	case b.format != "text" && b.format != "json":
 		return misuse(fmt.Sprintf("-o: there is no format %q", b.format), "one of text, json")
 	}

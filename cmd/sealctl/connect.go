@@ -99,7 +99,7 @@ func (c *connection) setSuites(o *client.Options) error {
 
 func (c *connection) setHybrid(o *client.Options) (err error) {
 	if o.PostQuantum, err = session.ParsePostQuantum(c.hybrid); err != nil {
-		return misuse("--post-quantum: "+err.Error(), "")
+		return misuse("--post-quantum: "+err.Error(), "one of preferred, required, off")
 	}
 	return nil
 }
@@ -124,7 +124,7 @@ func (c *connection) setTLS(o *client.Options) error {
 	}
 	pem, err := os.ReadFile(c.ca)
 	if err != nil {
-		return failed(fmt.Errorf("--ca: %w", err), "")
+		return failed(fmt.Errorf("--ca: %w", err), "it must be a file of certificates in PEM form that can be read")
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(pem) {
@@ -138,7 +138,7 @@ func (c *connection) setPins(o *client.Options, address string) (err error) {
 	for _, pin := range c.keys {
 		key, err := session.ParsePin(pin)
 		if err != nil {
-			return misuse("--key: "+err.Error(), "")
+			return misuse("--key: "+err.Error(), "the gateway prints its public key at the start, and /v1/info of its admin address names it")
 		}
 		o.Pins = append(o.Pins, key)
 	}

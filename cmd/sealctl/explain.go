@@ -23,7 +23,7 @@ func explainDial(err error, c *connection, address string) error {
 	case err == nil, errors.As(err, &done):
 		return err
 	case errors.Is(err, client.ErrOptions):
-		return misuse(err.Error(), "")
+		return misuse(err.Error(), "\"sealctl help\" and -h behind a command show what can be asked for")
 	case errors.Is(err, session.ErrNoPin), errors.Is(err, session.ErrWrongPin):
 		return explainKey(err, c, address)
 	case errors.Is(err, context.Canceled):

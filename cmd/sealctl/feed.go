@@ -72,15 +72,15 @@ func (o *feeding) check(f *flags) (speed float64, err error) {
 	case (o.file == "") == (o.symbols == 0):
 		return 0, misuse("feed: either --file or --symbols says what to publish", "for example --symbols 20 --rate 1000, or --file feed.tsv.gz --speed max")
 	case o.symbols < 0 || o.symbols > 1_000_000:
-		return 0, misuse("--symbols: between 1 and 1,000,000", "")
+		return 0, misuse("--symbols: between 1 and 1,000,000", "for example --symbols 20")
 	case o.symbols > 0 && o.loop:
 		return 0, misuse("--loop belongs to --file", "a made-up feed has no end anyway")
 	case o.file != "" && (f.given("rate") || f.given("seed")):
 		return 0, misuse("--rate and --seed belong to --symbols", "--speed makes a recorded feed faster")
 	case o.rate <= 0 || o.rate > 1e9:
-		return 0, misuse("--rate: more than 0 ticks a second", "")
+		return 0, misuse("--rate: more than 0 ticks a second", "for example --rate 1000")
 	case o.count < 0 || o.during < 0:
-		return 0, misuse("--count and --for cannot be negative", "")
+		return 0, misuse("--count and --for cannot be negative", "leave them out to go on until interrupted")
 	case o.mode != "pubsub":
 		return 0, misuse(fmt.Sprintf("--mode: there is no mode %q", o.mode), "the modes are: pubsub")
 	}

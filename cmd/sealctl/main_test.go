@@ -31,6 +31,8 @@ type world struct {
 	pin   string
 	known string // file of known gateways, at first absent
 	stop  func() // shuts the gateway down
+
+	gateway *gateway.Gateway
 }
 
 func newWorld(t *testing.T) *world {
@@ -82,7 +84,7 @@ func newWorld(t *testing.T) *world {
 		source.Close()
 	})
 	return &world{t: t, url: "ws://" + listener.Addr().String() + "/ws", redis: source.Addr(), pin: key.Public().String(),
-		known: filepath.Join(t.TempDir(), "sealcast", "known_gateways"), stop: stop}
+		known: filepath.Join(t.TempDir(), "sealcast", "known_gateways"), stop: stop, gateway: gw}
 }
 
 // result is what a command has done.
@@ -166,6 +168,10 @@ func TestMisuse(t *testing.T) {
 		{"tail " + url + " --count x", "count"},
 		{"tail " + url + " --count -1", "negative"},
 		{"tail " + url + " -o yaml", "yaml"},
+		{"tail " + url + " --max-rate -1", "--max-rate"},
+		{"tail " + url + " --max-rate NaN", "--max-rate"},
+		{"tail " + url + " --max-age -1s", "--max-age"},
+		{"tail " + url + " --max-age 25h", "--max-age"},
 		{"tail " + url + " --topics a,b*", "topics"},
 		{"tail " + url + " --topics ,", "no topic"},
 		{"tail " + url + " --key short", "not a pin"},
@@ -197,6 +203,9 @@ func TestMisuse(t *testing.T) {
 	for _, tt := range tests {
 		got := run(strings.Fields(tt.args)...)
 		got.expect(t, statusUsage, tt.text)
+		if !strings.Contains(got.stderr, "hint: ") {
+			t.Errorf("%s: no hint: %s", tt.args, got.stderr)
+		}
 		if strings.Contains(got.stderr, "secret") || got.stdout != "" {
 			t.Errorf("%s: %s%s", tt.args, got.stdout, got.stderr)
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/sealcast/sealcast/client"
+	"github.com/sealcast/sealcast/wire"
 )
 
 // printer writes ticks and events in one of the formats. In the formats text
@@ -114,6 +116,14 @@ type eventLine struct {
 	Filter  string  `json:"filter,omitempty"`
 	Code    int     `json:"code,omitempty"`
 	Text    string  `json:"text,omitempty"`
+
+	Kind      string   `json:"kind,omitempty"`
+	Topics    []string `json:"topics,omitempty"`
+	Merged    uint64   `json:"merged,omitempty"`
+	Dropped   uint64   `json:"dropped,omitempty"`
+	ExpiresAt int64    `json:"expires_at_s,omitempty"`
+	RetryMS   *int64   `json:"retry_ms,omitempty"`
+	Resumed   bool     `json:"resumed,omitempty"`
 }
 
 // event prints what is neither a tick nor without news for a reader. Topics that
@@ -125,15 +135,21 @@ func (p *printer) event(e client.Event) error {
 	case *client.Snapshot:
 		line, text = snapshotLine(e)
 	case *client.Gap:
-		line = eventLine{Event: "gap", Topic: e.Topic, Epoch: e.Epoch, From: &e.From, To: &e.To}
-		text = fmt.Sprintf("gap: %s lost %d to %d", e.Topic, e.From, e.To)
+		line, text = gapLine(e)
 	case *client.Reset:
-		cause := strings.ToLower(strings.TrimPrefix(e.Cause.String(), "CAUSE_"))
+		cause := causeName(e.Cause)
 		line = eventLine{Event: "reset", Topic: e.Topic, Epoch: e.Epoch, NextSeq: &e.NextSeq, Cause: cause}
 		text = fmt.Sprintf("reset: %s goes on with %d, ticks may be missing (%s)", e.Topic, e.NextSeq, cause)
 	case *client.Refused:
 		line = eventLine{Event: "refused", Filter: e.Filter, Code: int(e.Code), Text: e.Text}
 		text = fmt.Sprintf("refused: %q: %v (%s)", e.Filter, e.Code, e.Text)
+	case *client.Notice:
+		line, text = noticeLine(e)
+	case *client.Disconnected:
+		line, text = disconnectedLine(e)
+	case *client.Connected:
+		line = eventLine{Event: "connected", Resumed: e.Info.Resumed}
+		text = "connected again"
 	default:
 		return nil
 	}
@@ -145,6 +161,58 @@ func (p *printer) event(e client.Event) error {
 	}
 	fmt.Fprintf(p.events, "sealctl: %s\n", text)
 	return nil
+}
+
+// causeName is a cause as programs read it.
+func causeName(c wire.Cause) string {
+	return strings.ToLower(strings.TrimPrefix(c.String(), "CAUSE_"))
+}
+
+func gapLine(e *client.Gap) (line eventLine, text string) {
+	line = eventLine{Event: "gap", Topic: e.Topic, Epoch: e.Epoch, From: &e.From, To: &e.To}
+	text = fmt.Sprintf("gap: %s lost %d to %d", e.Topic, e.From, e.To)
+	if e.Cause != wire.Cause_CAUSE_UNSPECIFIED {
+		line.Cause = causeName(e.Cause)
+		text += " (" + line.Cause + ")"
+	}
+	return line, text
+}
+
+// noticeLine is what happens to the session, for programs and for people.
+func noticeLine(e *client.Notice) (line eventLine, text string) {
+	line = eventLine{Event: "notice", Kind: strings.ToLower(strings.TrimPrefix(e.Kind.String(), "KIND_")), Text: e.Text,
+		Topics: e.Topics, Merged: e.Merged, Dropped: e.Dropped}
+	of := "all topics"
+	if len(e.Topics) > 0 {
+		of = strings.Join(e.Topics, ", ")
+	}
+	switch e.Kind {
+	case wire.Notice_KIND_SLOW:
+		text = "this client is slow: ticks wait at the gateway, and may be merged or lost"
+	case wire.Notice_KIND_CAUGHT_UP:
+		text = fmt.Sprintf("caught up: %d ticks were merged, %d lost", e.Merged, e.Dropped)
+	case wire.Notice_KIND_SOURCE_LOST:
+		text = "the gateway's Redis is away: values may be out of date, of " + of
+	case wire.Notice_KIND_SOURCE_BACK:
+		text = "the gateway's Redis is back, for " + of
+	case wire.Notice_KIND_TOKEN_EXPIRES:
+		line.ExpiresAt = e.ExpiresAt.Unix()
+		text = "the token expires, and the session with it, at " + e.ExpiresAt.Format(time.TimeOnly)
+	}
+	if e.Text != "" {
+		text += " (" + e.Text + ")"
+	}
+	return line, "notice: " + text
+}
+
+func disconnectedLine(e *client.Disconnected) (line eventLine, text string) {
+	retry := e.RetryIn.Milliseconds()
+	line = eventLine{Event: "disconnected", Text: e.Err.Error(), RetryMS: &retry}
+	var closed *client.ClosedError
+	if errors.As(e.Err, &closed) {
+		line.Code = int(closed.Code)
+	}
+	return line, fmt.Sprintf("disconnected: %v; trying again in %s", e.Err, short(e.RetryIn))
 }
 
 // snapshotLine is a last value for programs and for people.

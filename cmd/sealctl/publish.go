@@ -18,7 +18,7 @@ byte, if it is - or not given. A payload that begins with - stands behind --.`)
 		return err
 	}
 	if err := topic.ValidName(f.Arg(0)); err != nil {
-		return misuse(err.Error(), "")
+		return misuse(err.Error(), "a topic to publish on is a name without *, such as md:coinbase:BTC-USD:ticker")
 	}
 	payload, err := a.payload(f)
 	if err != nil {

@@ -188,9 +188,47 @@ func TestTailEnds(t *testing.T) {
 	interrupt("--topics", "none").expect(t, statusDone)
 	interrupt("--topics", "none", "--count", "5").expect(t, statusFailed, "interrupted after 0 of 5")
 
-	tail := w.tail("--topics", "none:*")
+	tail := w.tail("--topics", "none:*", "--no-reconnect")
 	w.stop()
 	(<-tail).expect(t, statusRefused, "1012", "hint: run the command again")
+	run(append(base, "--for", "5s")...).expect(t, statusRefused, "cannot be reached") // never came about
+}
+
+// A tail goes on when its connection does not, and says what happened.
+func TestTailComesBack(t *testing.T) {
+	w := newWorld(t)
+	for format, want := range map[string][]string{
+		"json": {`{"event":"disconnected","code":1012,"text":"`, `"retry_ms":`, `{"event":"connected"`, `{"topic":"a","seq":`, `"payload":"late"`},
+		"text": {"sealctl: disconnected: ", "1012", "; trying again in ", "sealctl: connected again\n", " late\n"},
+	} {
+		tail := w.tail("--topics", "a,b:*", "-o", format, "--count", "2", "--for", "30s")
+		run("publish", "a", "early", "--redis", w.redis).expect(t, statusDone, "1 subscriber")
+		w.endSession()
+		for done := false; !done; time.Sleep(20 * time.Millisecond) {
+			select {
+			case got := <-tail:
+				got.expect(t, statusDone, want...)
+				done = true
+			default:
+				run("publish", "a", "late", "--redis", w.redis).expect(t, statusDone)
+			}
+		}
+	}
+}
+
+// endSession sends every session away, to come back.
+func (w *world) endSession() {
+	w.t.Helper()
+	ctx := w.t.Context()
+	sessions, _, err := w.gateway.Sessions(ctx, 0, 10, "")
+	for _, s := range sessions {
+		if err == nil {
+			_, err = w.gateway.EndSession(ctx, s.ID, true)
+		}
+	}
+	if err != nil || len(sessions) == 0 {
+		w.t.Fatalf("%d sessions, %v", len(sessions), err)
+	}
 }
 
 func TestTailRefused(t *testing.T) {
@@ -227,6 +265,15 @@ func TestPrinter(t *testing.T) {
 		&client.Gap{Topic: "a", Epoch: 7, From: 0, To: 4},
 		&client.Reset{Topic: "a", Epoch: 8, NextSeq: 1, Cause: wire.Cause_CAUSE_SOURCE_LOST},
 		&client.Refused{Filter: "b", Code: wire.CloseForbidden, Text: "no"},
+		&client.Gap{Topic: "a", Epoch: 8, From: 1, To: 1, Cause: wire.Cause_CAUSE_TOO_SLOW},
+		&client.Notice{Kind: wire.Notice_KIND_SLOW},
+		&client.Notice{Kind: wire.Notice_KIND_CAUGHT_UP, Merged: 3, Dropped: 1},
+		&client.Notice{Kind: wire.Notice_KIND_SOURCE_LOST, Text: "dial tcp"},
+		&client.Notice{Kind: wire.Notice_KIND_SOURCE_BACK, Topics: []string{"a", "b"}},
+		&client.Notice{Kind: wire.Notice_KIND_TOKEN_EXPIRES, ExpiresAt: at},
+		&client.Disconnected{Err: &client.ClosedError{Code: wire.CloseRestart, Final: true}, RetryIn: 1500 * time.Millisecond},
+		&client.Connected{Info: client.Info{Resumed: true}},
+		&client.Subscribed{Filters: []string{"a"}},
 		&client.TopicsAdded{Topics: []client.TopicState{{Topic: "a"}}},
 		&client.Heartbeat{Time: at},
 	}
@@ -237,6 +284,14 @@ func TestPrinter(t *testing.T) {
 {"event":"gap","topic":"a","epoch":7,"from":0,"to":4}
 {"event":"reset","topic":"a","epoch":8,"next_seq":1,"cause":"source_lost"}
 {"event":"refused","filter":"b","code":4403,"text":"no"}
+{"event":"gap","topic":"a","epoch":8,"from":1,"to":1,"cause":"too_slow"}
+{"event":"notice","kind":"slow"}
+{"event":"notice","kind":"caught_up","merged":3,"dropped":1}
+{"event":"notice","text":"dial tcp","kind":"source_lost"}
+{"event":"notice","kind":"source_back","topics":["a","b"]}
+{"event":"notice","kind":"token_expires","expires_at_s":1767323045}
+{"event":"disconnected","code":1012,"text":"gateway ended the session: 1012 gateway restarts","retry_ms":1500}
+{"event":"connected","resumed":true}
 `,
 		"text": `03:04:05.000006 a 9 x\x1b[1m\xff\u202e é
 sealctl: snapshot: a 3 (stale) {}\n
@@ -244,12 +299,28 @@ sealctl: snapshot: b 4 \xff
 sealctl: gap: a lost 0 to 4
 sealctl: reset: a goes on with 1, ticks may be missing (source_lost)
 sealctl: refused: "b": 4403 not allowed (no)
+sealctl: gap: a lost 1 to 1 (too_slow)
+sealctl: notice: this client is slow: ticks wait at the gateway, and may be merged or lost
+sealctl: notice: caught up: 3 ticks were merged, 1 lost
+sealctl: notice: the gateway's Redis is away: values may be out of date, of all topics (dial tcp)
+sealctl: notice: the gateway's Redis is back, for a, b
+sealctl: notice: the token expires, and the session with it, at 03:04:05
+sealctl: disconnected: gateway ended the session: 1012 gateway restarts; trying again in 1.5s
+sealctl: connected again
 `,
 		"raw": "x\x1b[1m\xff\u202e é\n" + `sealctl: snapshot: a 3 (stale) {}\n
 sealctl: snapshot: b 4 \xff
 sealctl: gap: a lost 0 to 4
 sealctl: reset: a goes on with 1, ticks may be missing (source_lost)
 sealctl: refused: "b": 4403 not allowed (no)
+sealctl: gap: a lost 1 to 1 (too_slow)
+sealctl: notice: this client is slow: ticks wait at the gateway, and may be merged or lost
+sealctl: notice: caught up: 3 ticks were merged, 1 lost
+sealctl: notice: the gateway's Redis is away: values may be out of date, of all topics (dial tcp)
+sealctl: notice: the gateway's Redis is back, for a, b
+sealctl: notice: the token expires, and the session with it, at 03:04:05
+sealctl: disconnected: gateway ended the session: 1012 gateway restarts; trying again in 1.5s
+sealctl: connected again
 `,
 	} {
 		var out bytes.Buffer

@@ -124,7 +124,7 @@ func TestUsageErrors(t *testing.T) {
 		{"info", url, "-o", "xml"},
 	} {
 		p := sealctl(t, args...)
-		p.expect(2, "sealctl: error: ")
+		p.expect(2, "sealctl: error: ", "hint: ")
 		if p.stdout.String() != "" {
 			t.Errorf("%q: output %q", args, p.stdout.String())
 		}
