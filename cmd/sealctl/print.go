@@ -117,6 +117,11 @@ type eventLine struct {
 	Code    int     `json:"code,omitempty"`
 	Text    string  `json:"text,omitempty"`
 
+	aboutSession
+}
+
+// aboutSession is what only events of the session have.
+type aboutSession struct {
 	Kind      string   `json:"kind,omitempty"`
 	Topics    []string `json:"topics,omitempty"`
 	Merged    uint64   `json:"merged,omitempty"`
@@ -148,7 +153,7 @@ func (p *printer) event(e client.Event) error {
 	case *client.Disconnected:
 		line, text = disconnectedLine(e)
 	case *client.Connected:
-		line = eventLine{Event: "connected", Resumed: e.Info.Resumed}
+		line = eventLine{Event: "connected", aboutSession: aboutSession{Resumed: e.Info.Resumed}}
 		text = "connected again"
 	default:
 		return nil
@@ -180,8 +185,8 @@ func gapLine(e *client.Gap) (line eventLine, text string) {
 
 // noticeLine is what happens to the session, for programs and for people.
 func noticeLine(e *client.Notice) (line eventLine, text string) {
-	line = eventLine{Event: "notice", Kind: strings.ToLower(strings.TrimPrefix(e.Kind.String(), "KIND_")), Text: e.Text,
-		Topics: e.Topics, Merged: e.Merged, Dropped: e.Dropped}
+	line = eventLine{Event: "notice", Text: e.Text, aboutSession: aboutSession{
+		Kind: strings.ToLower(strings.TrimPrefix(e.Kind.String(), "KIND_")), Topics: e.Topics, Merged: e.Merged, Dropped: e.Dropped}}
 	of := "all topics"
 	if len(e.Topics) > 0 {
 		of = strings.Join(e.Topics, ", ")
@@ -207,7 +212,7 @@ func noticeLine(e *client.Notice) (line eventLine, text string) {
 
 func disconnectedLine(e *client.Disconnected) (line eventLine, text string) {
 	retry := e.RetryIn.Milliseconds()
-	line = eventLine{Event: "disconnected", Text: e.Err.Error(), RetryMS: &retry}
+	line = eventLine{Event: "disconnected", Text: e.Err.Error(), aboutSession: aboutSession{RetryMS: &retry}}
 	var closed *client.ClosedError
 	if errors.As(e.Err, &closed) {
 		line.Code = int(closed.Code)
