@@ -297,7 +297,7 @@ func readFrame(r io.Reader) (ws.Frame, error) {
 	if err != nil {
 		return ws.Frame{}, err
 	}
-	if header.Length > 4<<20 {
+	if header.Length > 16<<20 {
 		return ws.Frame{}, fmt.Errorf("a frame of %d bytes", header.Length)
 	}
 	payload := make([]byte, header.Length)

@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"net"
-	"os"
 	"runtime"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/sealcast/sealcast/client"
 	"github.com/sealcast/sealcast/crypto/suite"
+	"github.com/sealcast/sealcast/internal/testenv"
 	"github.com/sealcast/sealcast/session"
 )
 
@@ -22,7 +22,7 @@ import (
 func TestIdleSessions(t *testing.T) {
 	for id, limit := range map[suite.ID]int{suite.AES128GCM: 3 << 10, suite.ChaCha20Poly1305: 1536} {
 		t.Run(id.String(), func(t *testing.T) {
-			if long() {
+			if testenv.Long() {
 				idleSessions(t, id, 15_000, 30*time.Second, limit)
 			} else {
 				idleSessions(t, id, 200, 2*time.Second, 0)
@@ -30,9 +30,6 @@ func TestIdleSessions(t *testing.T) {
 		})
 	}
 }
-
-// long tells whether what takes minutes is wanted too.
-func long() bool { return os.Getenv("SEALCAST_LONG") != "" }
 
 // idleSessions wants n sessions to stay, and below limit bytes each if there is one.
 func idleSessions(t *testing.T, id suite.ID, n int, watched time.Duration, limit int) {

@@ -1,5 +1,5 @@
 // Package testenv tells tests how they are run: under the race detector, or with
-// a new key for every record (SEALCAST_TEST_REKEY=1 go test ./...). It is for
+// a new key for every record (SEALCAST_TEST_REKEY=1 go test ./...), or at full size (SEALCAST_LONG=1). It is for
 // tests, never for programs.
 package testenv
 
@@ -19,3 +19,6 @@ func Rekey() record.Limits {
 	}
 	return record.Limits{Records: n}
 }
+
+// Long tells whether tests that take minutes are wanted too (SEALCAST_LONG=1).
+func Long() bool { return os.Getenv("SEALCAST_LONG") != "" }
