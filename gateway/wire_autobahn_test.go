@@ -29,7 +29,7 @@ type autobahnCase struct {
 	id   string
 	send []byte
 	chop int            // bytes of one write; 0: all in one
-	want []answer         // in this order
+	want []answer       // in this order
 	end  wire.CloseCode // how the gateway closes; 0: it does not, and answers the client's close
 	code int            // of the client's close in send; 0: send has none
 }

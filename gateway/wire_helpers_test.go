@@ -41,6 +41,10 @@ func knock(t testing.TB, s *server) *peer {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
+	return peerOn(t, conn)
+}
+
+func peerOn(t testing.TB, conn net.Conn) *peer {
 	p := &peer{t: t, conn: conn, br: bufio.NewReader(conn)}
 	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
@@ -95,16 +99,21 @@ func (p *peer) response() (*http.Response, string) {
 func upgraded(t testing.TB, s *server, path string, ids ...suite.ID) *peer {
 	t.Helper()
 	p := knock(t, s)
+	p.upgrade(s, path, ids...)
+	return p
+}
+
+func (p *peer) upgrade(s *server, path string, ids ...suite.ID) {
+	p.t.Helper()
 	if len(ids) == 0 {
 		p.send([]byte(request(path)))
 	} else {
 		p.send([]byte(request(path, offer(ids...))))
-		p.sess = newClientSession(t, s, path, ids[0])
+		p.sess = newClientSession(p.t, s, path, ids[0])
 	}
 	if resp, _ := p.response(); resp.StatusCode != http.StatusSwitchingProtocols {
-		t.Fatalf("upgrade to %s: %s", path, resp.Status)
+		p.t.Fatalf("upgrade to %s: %s", path, resp.Status)
 	}
-	return p
 }
 
 func newClientSession(t testing.TB, s *server, path string, id suite.ID) *session.Session {
