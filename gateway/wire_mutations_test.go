@@ -8,7 +8,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"os"
 	"runtime"
 	"slices"
 	"sync"
@@ -30,7 +29,7 @@ func mutants() int {
 	if testenv.Race { // five times as slow
 		n = 5_000
 	}
-	if os.Getenv("SEALCAST_LONG") != "" {
+	if testenv.Long() {
 		n *= 5
 	}
 	return n

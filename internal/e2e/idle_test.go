@@ -12,6 +12,7 @@ import (
 
 	"github.com/sealcast/sealcast/client"
 	"github.com/sealcast/sealcast/crypto/suite"
+	"github.com/sealcast/sealcast/internal/redistest"
 	"github.com/sealcast/sealcast/internal/testenv"
 	"github.com/sealcast/sealcast/session"
 )
@@ -37,7 +38,7 @@ func idleSessions(t *testing.T, id suite.ID, n int, watched time.Duration, limit
 	if limit == 0 {
 		sets = append(sets, "heartbeat.interval=500ms", "heartbeat.timeout=20s")
 	}
-	g := serve(t, sets)
+	g := serve(t, fromRedis(redistest.Start(t), sets...)) // without the demo feed
 	opts := g.options()
 	opts.Suites, opts.PostQuantum, opts.DialTimeout = []suite.ID{id}, session.PostQuantumOff, patience
 	warm := gatherIdle(t, g, opts, 50, 0) // what the first sessions need is no cost of later ones
