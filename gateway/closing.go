@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"errors"
+	"math"
 	"net/http"
 	"time"
 
@@ -117,6 +118,7 @@ func (c *conn) reject(no *upgrade.Rejection) {
 func (c *conn) retire() {
 	c.loop.unsubscribeAll(c)
 	c.move(phaseClosing)
+	c.progress = math.MaxUint32 // from now on of what is unsent
 }
 
 // linger closes once the peer has said that it is leaving and everything is
@@ -199,7 +201,7 @@ func (c *conn) onDeadline() {
 func (c *conn) overdue(now int64) {
 	hb := c.heartbeats
 	if c.leaveAt != 0 && now >= c.leaveAt && c.phase != phaseClosing {
-		c.end(wire.CloseRestart, "gateway restarts")
+		c.depart()
 		return
 	}
 	switch c.phase {
@@ -211,7 +213,9 @@ func (c *conn) overdue(now int64) {
 		c.countLogin(loginBusy)
 		c.end(wire.CloseTryLater, "the token could not be verified in time")
 	case phaseClosing:
-		_ = c.loop.el.Close(c.gc)
+		if !c.stillTakes() {
+			_ = c.loop.el.Close(c.gc)
+		}
 	case phaseOpen, phasePlain:
 		switch {
 		case now >= c.tokenDeadline():
@@ -226,6 +230,28 @@ func (c *conn) overdue(now int64) {
 			c.heartbeat()
 		}
 	}
+}
+
+// depart says goodbye because the gateway stops. A session that is behind gets no
+// new ticks from then on, and its goodbye once it has what waits for it: this is
+// called at every tick of the clock until then. slow.timeout holds as ever.
+func (c *conn) depart() {
+	if c.phase == phaseOpen && c.sub != nil && len(c.sub.queue) > 0 {
+		c.loop.leave(c)
+		return
+	}
+	c.end(wire.CloseRestart, "gateway restarts")
+}
+
+// stillTakes puts off the end of a connection that the gateway's stop closes, as
+// long as its backlog shrinks. drain.timeout bounds that.
+func (c *conn) stillTakes() bool {
+	unsent := uint32(c.gc.OutboundBuffered())
+	if c.leaveAt == 0 || unsent == 0 || unsent >= c.progress {
+		return false
+	}
+	c.progress, c.began = unsent, c.loop.now
+	return true
 }
 
 // watchProgress notes when the message being received got on, and brings the

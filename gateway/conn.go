@@ -46,7 +46,7 @@ type conn struct {
 	heartbeats *HeartbeatOptions
 	began      int64  // when the phase began; this and the next three in ms of the loop's clock
 	lastStep   int64  // a message got closer to its end
-	progress   uint32 // of the decoder at lastStep
+	progress   uint32 // of the decoder at lastStep; while closing, bytes that were unsent
 	midway     bool   // a message had begun at lastStep
 	lastLife   int64  // a record opened, a pong came, or a slow socket took something
 	lastBeat   int64  // a heartbeat went out

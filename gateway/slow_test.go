@@ -162,6 +162,41 @@ func TestShutdownSaysGoodbyeToEverySession(t *testing.T) {
 	}
 }
 
+// A client that is behind when the gateway stops gets what waits for it, nothing
+// newer, and then its goodbye.
+func TestDrainSendsTheBacklogFirst(t *testing.T) {
+	s := start(t, func(o *gateway.Options) { o.Loops, o.Slow.Queue = 1, 32<<20 })
+	slow := dialSmall(t, s)
+	if _, err := slow.Subscribe(t.Context(), "md:a"); err != nil {
+		t.Fatal(err)
+	}
+	const ticks, size = 200, 40_000
+	for i := range ticks {
+		s.hub.publish("md:a", numbered(i, size))
+	}
+	eventually(t, "a queue", func() bool { return s.Stats().Queues.SlowSessions == 1 })
+	stopped := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		stopped <- s.Shutdown(ctx)
+	}()
+	eventually(t, "out of its cohort", func() bool {
+		topics, _, err := s.Topics(t.Context(), 0, 10)
+		return err == nil && (len(topics) == 0 || topics[0].Subscribers == 0)
+	})
+	s.hub.publish("md:a", []byte("too late"))
+	for i := range ticks {
+		if got := nextTick(t, slow); !bytes.Equal(got.Payload, numbered(i, size)) || got.Skipped != 0 {
+			t.Fatalf("tick %d differs", i)
+		}
+	}
+	wantEnd(t, slow, wire.CloseRestart)
+	if err := <-stopped; err != nil {
+		t.Fatal(err)
+	}
+}
+
 // The goodbyes are spread over the window, and so is the coming back.
 func TestDrainIsSpread(t *testing.T) {
 	const window = time.Second
