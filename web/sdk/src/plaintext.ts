@@ -1,7 +1,7 @@
 // The plaintext of a record in the push role: codec, length of the padding,
 // body, padding (protocol, 5.2).
 import { concat, isZero, type Bytes } from "./bytes.js";
-import { maxBody, type Decompressor } from "./compress.js";
+import type { Decompressor } from "./compress.js";
 import { violation } from "./errors.js";
 import type { ClientFrame, ServerFrame } from "./messages.js";
 import { decodeFrame, encode } from "./protobuf.js";
@@ -13,7 +13,7 @@ export function clientPlaintext(frame: ClientFrame, padTo = 0): Bytes {
   return concat(Uint8Array.of(0, padding >> 8, padding & 0xff), body, new Uint8Array(padding));
 }
 
-/** Undoes a codec by its number; for tests also of a client's frames. */
+/** The codec of a session. */
 export interface Codec {
   number: number;
   undo: Decompressor;
@@ -31,11 +31,10 @@ export function bodyOf(plaintext: Bytes, codec?: Codec): { body: Bytes; compress
   return { body: codec.undo(body), compressed: true };
 }
 
-/** A gateway's frame; what is compressed must be a Batch. */
-export function serverFrame(plaintext: Bytes, codec?: Codec): ServerFrame {
+/** A gateway's frame, and the length of its body; what is compressed must be a Batch. */
+export function serverFrame(plaintext: Bytes, codec?: Codec): { frame: ServerFrame; unpacked: number } {
   const { body, compressed } = bodyOf(plaintext, codec);
-  if (body.length > maxBody) throw violation("a body is too large");
   const frame = decodeFrame("ServerFrame", body) as ServerFrame;
   if (compressed && !frame.batch) throw violation("something else than a batch was compressed");
-  return frame;
+  return { frame, unpacked: body.length };
 }

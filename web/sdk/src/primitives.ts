@@ -97,7 +97,7 @@ export async function nativeDhKey(pair: CryptoKeyPair): Promise<DhKey> {
 }
 
 export async function nobleDhKey(privateKey?: Bytes): Promise<DhKey> {
-  const { x25519 } = await import("@noble/curves/ed25519.js");
+  const { x25519 } = await import("./x25519.js");
   const secret = privateKey ?? x25519.utils.randomSecretKey();
   return {
     publicKey: x25519.getPublicKey(secret) as Bytes,

@@ -46,7 +46,7 @@ async function sealed(v: GroupVector, key: RecordKey, counter: number, size: num
 
 async function member(v: GroupVector, from: "0" | "255"): Promise<Groups> {
   const groups = new Groups(v.suite);
-  assert.equal(await groups.take(serverFrame(hex(v.group_keys[from]))), true);
+  assert.equal(await groups.take(serverFrame(hex(v.group_keys[from])).frame), true);
   return groups;
 }
 
@@ -61,12 +61,12 @@ for (const suite of ["aes-128-gcm", "aes-256-gcm", "chacha20-poly1305", "plain"]
         const plaintext = await groups.open(records[n]);
         assert.deepEqual([plaintext.length, plaintext[0]], [n, n > 0 ? n % 256 : undefined]);
         if (n === 0) {
-          await groups.take(serverFrame(hex(v.group_marks["1"])));
+          await groups.take(serverFrame(hex(v.group_marks["1"])).frame);
           assert.equal(await groups.take({ heartbeat: { timeUs: 0n, heads: [], cursor: new Uint8Array(0) } }), false);
         }
       }
-      await groups.take(serverFrame(hex(v.group_marks["300"])));
-      await groups.take(serverFrame(hex(v.group_leave)));
+      await groups.take(serverFrame(hex(v.group_marks["300"])).frame);
+      await groups.take(serverFrame(hex(v.group_leave)).frame);
       assert.equal(groups.joined, false);
       await assert.rejects(groups.open(records[299]), refused);
     }
@@ -95,7 +95,7 @@ for (const suite of ["aes-128-gcm", "aes-256-gcm", "chacha20-poly1305", "plain"]
     for (let n = 255; n < 299; n++) await groups.open(records[n]);
     const key = await RecordKey.derive(hex(v.secret), v.suite, "sealcast v1 group ");
     await groups.open(await sealed(v, key, 299, 5));
-    await assert.rejects(groups.take(serverFrame(hex(v.group_marks["300"]))), refused);
+    await assert.rejects(groups.take(serverFrame(hex(v.group_marks["300"])).frame), refused);
   });
 }
 
@@ -107,15 +107,15 @@ test("what comes without a mark, for no group, or with a wrong key", async () =>
   await groups.open(records[0]);
   await assert.rejects(groups.take(pong), refused, "no mark");
   await assert.rejects(groups.take(), refused, "a goodbye without a mark");
-  await assert.rejects(groups.take(serverFrame(hex(v.group_marks["300"]))), refused, "another counter");
-  await groups.take(serverFrame(hex(v.group_marks["1"])));
+  await assert.rejects(groups.take(serverFrame(hex(v.group_marks["300"])).frame), refused, "another counter");
+  await groups.take(serverFrame(hex(v.group_marks["1"])).frame);
   assert.equal(await groups.take(), false);
 
   const outside = new Groups(v.suite);
-  await assert.rejects(outside.take(serverFrame(hex(v.group_marks["1"]))), refused);
-  await assert.rejects(outside.take(serverFrame(hex(v.group_leave))), refused);
-  await assert.rejects(new Groups("aes-256-gcm").take(serverFrame(hex(v.group_keys["0"]))), refused, "another suite");
-  const good = () => serverFrame(hex(v.group_keys["0"])).groupKey!;
+  await assert.rejects(outside.take(serverFrame(hex(v.group_marks["1"])).frame), refused);
+  await assert.rejects(outside.take(serverFrame(hex(v.group_leave)).frame), refused);
+  await assert.rejects(new Groups("aes-256-gcm").take(serverFrame(hex(v.group_keys["0"])).frame), refused, "another suite");
+  const good = () => serverFrame(hex(v.group_keys["0"])).frame.groupKey!;
   for (const wrong of [{ secret: new Uint8Array(31) }, { chain: new Uint8Array(0) }, { nextCounter: 2n ** 23n }]) {
     await assert.rejects(outside.take({ groupKey: { ...good(), ...wrong } }), refused);
   }

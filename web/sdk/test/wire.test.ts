@@ -92,13 +92,13 @@ for (const v of wire.client_frames) {
 
 for (const v of wire.server_frames) {
   test(`wire.json, server frame: ${v.name}`, () => {
-    assert.deepEqual(toJson("ServerFrame", serverFrame(hex(v.plaintext)) as Json), v.message);
+    assert.deepEqual(toJson("ServerFrame", serverFrame(hex(v.plaintext)).frame as Json), v.message);
   });
 }
 
 for (const v of wire.batches) {
   test(`wire.json, batch: ${v.name}`, () => {
-    const batch = serverFrame(hex(v.plaintext)).batch!;
+    const batch = serverFrame(hex(v.plaintext)).frame.batch!;
     assert.deepEqual(itemsOf(batch, v.items), v.items);
   });
 }

@@ -1,0 +1,159 @@
+// Where the client stands in each topic, across connections: the sequence rule,
+// epochs, gaps (protocol, 6.4 to 6.6). It is told what the gateway sent, in its
+// order, and tells events; it knows no connection and no clock.
+import type { Bytes } from "./bytes.js";
+import { causeOf, type Cause } from "./codes.js";
+import { violation } from "./errors.js";
+import type { TopicalEvent } from "./events.js";
+import type { Batch, Gap, Head, TopicState, Value } from "./messages.js";
+
+/** A topic; `last` is the highest sequence number that was seen or told as lost. */
+export interface TopicView {
+  readonly name: string;
+  epoch: number;
+  last: number;
+  /** Announced on this connection, and matched by a filter that is held. */
+  held: boolean;
+}
+
+/** Sequence numbers are JavaScript numbers here: 2^53 of them last for centuries. */
+function safe(value: bigint): number {
+  if (value > BigInt(Number.MAX_SAFE_INTEGER - 1)) throw violation("a sequence number is too large");
+  return Number(value);
+}
+
+export class View {
+  private readonly topics = new Map<string, TopicView>();
+  private numbers = new Map<number, TopicView>();
+
+  constructor(private readonly emit: (event: TopicalEvent) => void) {}
+
+  /** The connection is gone, and with it the numbers. */
+  disconnect(): void {
+    this.numbers.clear();
+    for (const topic of this.topics.values()) topic.held = false;
+  }
+
+  /** Positions in topics that the filters match, for a Subscribe on a new connection. */
+  positions(matched: (name: string) => boolean): TopicView[] {
+    return [...this.topics.values()].filter((topic) => !topic.held && matched(topic.name));
+  }
+
+  /** Topics that are being delivered. */
+  held(): TopicView[] {
+    return [...this.topics.values()].filter((topic) => topic.held);
+  }
+
+  /** Filters were given back; topics that no other one matches begin anew when they come again. */
+  release(matched: (name: string) => boolean): void {
+    for (const topic of this.topics.values()) {
+      if (matched(topic.name)) continue;
+      topic.held = false;
+      this.topics.delete(topic.name);
+    }
+  }
+
+  announce(state: TopicState): void {
+    const numbered = this.numbers.get(state.number);
+    if (numbered && numbered.name !== state.name) throw violation("a topic's number stands for two names");
+    const epoch = Number(state.epoch);
+    const nextSeq = safe(state.nextSeq);
+    const known = this.topics.get(state.name);
+    if (!known) {
+      const topic = { name: state.name, epoch, last: nextSeq - 1, held: true };
+      this.topics.set(topic.name, topic);
+      this.numbers.set(state.number, topic);
+      this.emit({ type: "topic", topic: topic.name, epoch, nextSeq });
+      return;
+    }
+    this.numbers.set(state.number, known);
+    const wasHeld = known.held;
+    known.held = true;
+    if (known.epoch !== epoch) {
+      known.epoch = epoch;
+      known.last = nextSeq - 1;
+      // Recovered under another epoch: another gateway, and a cursor that both understand.
+      const cause = wasHeld ? "unspecified" : "disconnected";
+      this.emit(state.recovered ? { type: "topic", topic: known.name, epoch, nextSeq } : { type: "reset", topic: known.name, epoch, nextSeq, cause });
+    } else if (!wasHeld) this.lose(known, nextSeq - 1, "disconnected");
+  }
+
+  snapshot(value: Value): void {
+    const topic = this.byNumber(value.topic);
+    if (!topic.held) return;
+    const { payload, stale } = value;
+    this.emit({ type: "snapshot", topic: topic.name, epoch: Number(value.epoch), seq: safe(value.seq), time: Number(value.timeUs), payload, stale });
+  }
+
+  /** Checks the whole batch before it uses anything of it. */
+  batch(batch: Batch): void {
+    let size = 0;
+    for (const head of batch.heads) {
+      size += head.size;
+      this.byNumber(head.topic);
+      if ((head.reset && head.size > 0) || head.skipped > head.seq) throw violation("a head contradicts itself");
+    }
+    if (size !== batch.payloads.length) throw violation("a batch's sizes are not those of its payloads");
+    let at = 0;
+    for (const head of batch.heads) {
+      const payload = batch.payloads.subarray(at, (at += head.size));
+      const topic = this.byNumber(head.topic);
+      if (!topic.held) continue;
+      if (head.reset) this.reset(topic, head.reset);
+      else this.tick(topic, head, Number(batch.baseUs + head.dt), payload);
+    }
+  }
+
+  gap(gap: Gap): void {
+    const topic = this.byNumber(gap.topic);
+    if (gap.from > gap.to) throw violation("a gap ends before it begins");
+    // A reset has told of an earlier epoch's loss.
+    if (topic.held && topic.epoch === Number(gap.epoch)) this.lose(topic, safe(gap.to), causeOf(gap.cause));
+  }
+
+  /** A heartbeat says that the topic was sent up to this tick. */
+  head(number: number, seq: bigint): void {
+    const topic = this.byNumber(number);
+    if (topic.held) this.lose(topic, safe(seq), "skipped");
+  }
+
+  /** Names of topics by number, those that are held. */
+  names(numbers: number[]): string[] {
+    return numbers.map((number) => this.byNumber(number)).filter((topic) => topic.held).map((topic) => topic.name);
+  }
+
+  nameOf(number: number): string {
+    return this.byNumber(number).name;
+  }
+
+  private byNumber(number: number): TopicView {
+    const topic = this.numbers.get(number);
+    if (!topic) throw violation("a topic was never announced");
+    return topic;
+  }
+
+  private tick(topic: TopicView, head: Head, time: number, payload: Bytes): void {
+    const seq = safe(head.seq);
+    if (seq <= topic.last) return;
+    const first = seq - Number(head.skipped);
+    if (first > topic.last + 1) this.lose(topic, first - 1, "skipped");
+    const merged = seq - topic.last - 1;
+    topic.last = seq;
+    this.emit({ type: "tick", topic: topic.name, epoch: topic.epoch, seq, merged, time, payload });
+  }
+
+  private reset(topic: TopicView, reset: NonNullable<Head["reset"]>): void {
+    const epoch = Number(reset.epoch);
+    if (epoch === topic.epoch) return;
+    topic.epoch = epoch;
+    topic.last = safe(reset.nextSeq) - 1;
+    this.emit({ type: "reset", topic: topic.name, epoch, nextSeq: topic.last + 1, cause: causeOf(reset.cause) });
+  }
+
+  private lose(topic: TopicView, to: number, cause: Cause): void {
+    if (to <= topic.last) return;
+    const from = topic.last + 1;
+    topic.last = to;
+    this.emit({ type: "gap", topic: topic.name, epoch: topic.epoch, from, to, cause });
+  }
+}

@@ -1,0 +1,101 @@
+// The real gateway as a process, built once for a test file, with its built-in
+// Redis on a port of its own.
+import { execFileSync, spawn, type ChildProcess } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import { root } from "./tools.js";
+
+export interface Ports {
+  listen: number;
+  admin: number;
+}
+
+/** A port that was free a moment ago. */
+export async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as { port: number };
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
+/** A directory with the programs and a key, which the test removes. */
+export class Workshop {
+  readonly directory = mkdtempSync(join(tmpdir(), "sealcast-web-"));
+  readonly key = join(this.directory, "gateway.key");
+  readonly pin: string;
+
+  constructor() {
+    const cwd = fileURLToPath(root);
+    execFileSync("go", ["build", "-buildvcs=false", "-o", this.directory, "./cmd/sealcast", "./cmd/sealctl"], { cwd, stdio: "inherit" });
+    this.pin = execFileSync(join(this.directory, "sealcast"), ["keygen", this.key], { encoding: "utf8" }).match(/[A-Za-z0-9_-]{43}/)![0];
+  }
+
+  program(name: "sealcast" | "sealctl"): string {
+    return join(this.directory, name);
+  }
+
+  remove(): void {
+    rmSync(this.directory, { recursive: true, force: true });
+  }
+}
+
+export class Gateway {
+  private exited: Promise<unknown>;
+
+  private constructor(
+    private readonly process: ChildProcess,
+    readonly ports: Ports,
+    readonly log: string[],
+  ) {
+    this.exited = new Promise((resolve) => process.once("exit", resolve));
+  }
+
+  /** Starts a gateway and waits until it serves. */
+  static async start(workshop: Workshop, settings: Record<string, string> = {}, ports?: Ports): Promise<Gateway> {
+    const used = ports ?? { listen: await freePort(), admin: await freePort() };
+    const all: Record<string, string> = {
+      listen: `127.0.0.1:${used.listen}`,
+      "admin.listen": `127.0.0.1:${used.admin}`,
+      key_file: workshop.key,
+      "log.format": "json",
+      ...settings,
+    };
+    const args = ["serve", ...Object.entries(all).flatMap(([key, value]) => ["--set", `${key}=${value}`])];
+    const child = spawn(workshop.program("sealcast"), args, { stdio: ["ignore", "pipe", "pipe"] });
+    const log: string[] = [];
+    for (const stream of [child.stdout!, child.stderr!]) createInterface(stream).on("line", (line) => log.push(line));
+    const gateway = new Gateway(child, used, log);
+    const deadline = performance.now() + 20_000;
+    while (!(await gateway.ready())) {
+      if (child.exitCode !== null || performance.now() > deadline) throw new Error(`the gateway did not start:\n${log.join("\n")}`);
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+    return gateway;
+  }
+
+  get url(): string {
+    return `ws://127.0.0.1:${this.ports.listen}/ws`;
+  }
+
+  get echo(): string {
+    return `ws://127.0.0.1:${this.ports.listen}/echo`;
+  }
+
+  get admin(): string {
+    return `http://127.0.0.1:${this.ports.admin}`;
+  }
+
+  async stop(signal: "SIGTERM" | "SIGKILL" = "SIGKILL"): Promise<void> {
+    this.process.kill(signal);
+    await this.exited;
+  }
+
+  private async ready(): Promise<boolean> {
+    return fetch(`${this.admin}/readyz`).then((answer) => answer.ok, () => false);
+  }
+}
