@@ -2,7 +2,7 @@
 // Redis on a port of its own.
 import { execFileSync, spawn, type ChildProcess } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
-import { createServer } from "node:net";
+import { connect, createServer, type Server, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -32,7 +32,8 @@ export class Workshop {
   constructor() {
     const cwd = fileURLToPath(root);
     execFileSync("go", ["build", "-buildvcs=false", "-o", this.directory, "./cmd/sealcast", "./cmd/sealctl"], { cwd, stdio: "inherit" });
-    this.pin = execFileSync(join(this.directory, "sealcast"), ["keygen", this.key], { encoding: "utf8" }).match(/[A-Za-z0-9_-]{43}/)![0];
+    const output = execFileSync(this.program("sealcast"), ["keygen", "-o", this.key], { encoding: "utf8" });
+    this.pin = output.match(/[A-Za-z0-9_-]{43}/)![0];
   }
 
   program(name: "sealcast" | "sealctl"): string {
@@ -97,5 +98,77 @@ export class Gateway {
 
   private async ready(): Promise<boolean> {
     return fetch(`${this.admin}/readyz`).then((answer) => answer.ok, () => false);
+  }
+}
+
+/** A real redis-server without persistence, and a connection that publishes. */
+export class Redis {
+  private constructor(
+    private readonly process: ChildProcess,
+    private readonly socket: Socket,
+    readonly address: string,
+  ) {}
+
+  static async start(): Promise<Redis> {
+    const port = await freePort();
+    const child = spawn("redis-server", ["--port", String(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"], { stdio: "ignore" });
+    for (let i = 0; i < 200; i++) {
+      const socket = connect(port, "127.0.0.1");
+      const up = await new Promise<boolean>((resolve) => socket.once("connect", () => resolve(true)).once("error", () => resolve(false)));
+      if (up) {
+        socket.resume(); // answers are of no interest
+        return new Redis(child, socket, `127.0.0.1:${port}`);
+      }
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+    throw new Error("redis-server did not start");
+  }
+
+  /** Publishes; calls keep their order. */
+  publish(topic: string, payload: string): void {
+    const part = (text: string) => `$${Buffer.byteLength(text)}\r\n${text}\r\n`;
+    this.socket.write(`*3\r\n${part("PUBLISH")}${part(topic)}${part(payload)}`);
+  }
+
+  stop(): void {
+    this.socket.destroy();
+    this.process.kill("SIGKILL");
+  }
+}
+
+/** A way to the gateway that can be cut: every connection through it ends at once. */
+export class Line {
+  private readonly open = new Set<Socket>();
+
+  private constructor(
+    private readonly server: Server,
+    readonly url: string,
+  ) {}
+
+  static async to(port: number): Promise<Line> {
+    const server = createServer();
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    const line = new Line(server, `ws://127.0.0.1:${(server.address() as { port: number }).port}/ws`);
+    server.on("connection", (near) => {
+      const far = connect(port, "127.0.0.1");
+      for (const [one, other] of [[near, far], [far, near]]) {
+        line.open.add(one);
+        one.on("error", () => other.destroy()).on("close", () => {
+          line.open.delete(one);
+          other.destroy();
+        });
+        one.pipe(other);
+      }
+    });
+    return line;
+  }
+
+  cut(): void {
+    for (const socket of this.open) socket.resetAndDestroy();
+  }
+
+  close(): void {
+    this.cut();
+    this.server.close();
   }
 }
