@@ -223,6 +223,18 @@ func TestLimitsOfTheToken(t *testing.T) {
 	}
 }
 
+func TestRateOfTheToken(t *testing.T) {
+	s := start(t, withTokens(t, func(o *gateway.Options) { o.Limits.MessagesPerSecond = 50 }))
+	for limit, want := range map[int]uint32{3: 3, 1000: 50} {
+		p := upgraded(t, s, "/ws", suite.AES128GCM)
+		p.agree()
+		p.send(p.say(connectWith(token(t, "ann", time.Minute, func(c jwt.MapClaims) { c["limits"] = map[string]int{"messages_per_second": limit} }))))
+		if got := p.hear().GetConnected().GetLimits().GetMessagesPerSecond(); got != want {
+			t.Errorf("limit %d: told %d", limit, got)
+		}
+	}
+}
+
 // slowKeys is a key set that takes its time.
 func slowKeys(t testing.TB) (remote *auth.RemoteKeys, asked *atomic.Int32, release func()) {
 	t.Helper()
