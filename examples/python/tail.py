@@ -7,6 +7,7 @@ import argparse
 import asyncio
 import base64
 import json
+import random
 import sys
 
 from sealcast import ProtocolError, records
@@ -14,6 +15,7 @@ from sealcast.client import DEFAULT_SUITES, Ended, Refused, Session
 from sealcast.handshake import parse_pin
 
 DONE, FAILED, USAGE, REFUSED = 0, 1, 2, 3
+STAY_AWAY = (1000, 1003, 1007, 1009, 4401, 4403, 4409)  # Goodbyes after which coming back would end the same way (7.4)
 
 
 def arguments() -> argparse.Namespace:
@@ -36,7 +38,7 @@ def line(event: dict) -> dict | None:
         return {"event": "refused", "filter": event["filter"], "code": event["code"], "text": event["text"]}
     if "event" in event:
         if event["event"] != "snapshot":
-            return event if event["event"] in ("gap", "reset") else None
+            return event if event["event"] in ("gap", "reset", "notice", "disconnected") else None
     event = dict(event)
     payload = event.pop("payload")
     for name in ("merged", "stale"):
@@ -50,19 +52,56 @@ def line(event: dict) -> dict | None:
 
 
 async def tail(args: argparse.Namespace, pins: list[bytes]) -> int:
-    session = await Session.dial(
-        args.url, pins, insecure=args.insecure, realm=args.realm, suites=args.suite or DEFAULT_SUITES, token=args.token
-    )
-    await session.subscribe(*args.topics.split(","))
-    ticks = 0
-    async for event in session.events():
+    """Print until the count is there. A session that ends is followed by another, which goes on where it was."""
+    shown = Shown(args.count)
+    while True:
+        try:
+            session = await Session.dial(
+                args.url, pins, insecure=args.insecure, realm=args.realm, suites=args.suite or DEFAULT_SUITES, token=args.token
+            )
+        except Refused as error:
+            if not shown.sessions:
+                raise
+            shown.event({"event": "disconnected", "text": str(error)})
+        else:
+            if await follow(session, args.topics.split(","), shown):
+                return DONE
+        await asyncio.sleep(random.uniform(0.5, 1.5))  # a program for long use lets this grow (7.5)
+
+
+async def follow(session: Session, topics: list[str], shown: Shown) -> bool:
+    """Print what one session brings; whether that was enough."""
+    shown.sessions += 1
+    await session.subscribe(*topics, since=list(shown.since.values()), cursor=shown.cursor)
+    try:
+        async for event in session.events():
+            if shown.event(event):
+                await session.close()
+                return True
+    except Ended as end:
+        if end.final and end.code in STAY_AWAY:
+            raise
+        shown.event({"event": "disconnected", "code": end.code, "text": str(end)})
+    shown.since.update({p["topic"]: p for p in session.view.positions()})
+    shown.cursor = session.cursor
+    return False
+
+
+class Shown:
+    """What was printed, over all sessions, and where the last one stood."""
+
+    def __init__(self, count: int) -> None:
+        self.left = count or -1  # ticks
+        self.sessions = 0
+        self.since: dict[str, dict] = {}
+        self.cursor = b""
+
+    def event(self, event: dict) -> bool:
+        """Print an event; whether it was the last one."""
         if shown := line(event):
             print(json.dumps(shown, ensure_ascii=False), flush=True)
-        ticks += "event" not in event
-        if args.count and ticks == args.count:
-            break
-    await session.close()
-    return DONE
+        self.left -= "event" not in event
+        return self.left == 0
 
 
 async def limited(args: argparse.Namespace, pins: list[bytes]) -> int:

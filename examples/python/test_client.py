@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
+import io
+import json
 import unittest
+import unittest.mock
 from typing import Any, AsyncIterator, Awaitable, Callable
 
+import tail
 import websockets
 from dissononce.cipher.chachapoly import ChaChaPolyCipher
 from dissononce.dh.x25519.x25519 import X25519DH
@@ -131,6 +136,92 @@ class TestSession(unittest.IsolatedAsyncioTestCase):
                 self.assertTrue(all(t["payload"] == b"\xff" * t["seq"] and t["topic"] == "md:a" for t in ticks))
                 self.assertEqual([e["event"] for e in events if "event" in e], ["subscribed", "topic", "pong"])
             self.assertEqual(errors, [])
+
+    async def test_gaps_heads_and_notices(self) -> None:
+        async def script(g: Gateway) -> None:
+            await g.handshake()
+            await g.introduce()
+            await g.receive()
+            state = {"number": 7, "name": "a", "epoch": 5, "next_seq": 1}
+            await g.send("subscribed", {"id": 1, "filters": ["a"], "topics": [state]})
+            await g.send("batch", batch(tick(7, 1), tick(7, 4, skipped=3), tick(7, 7, skipped=1)) | {"cursor": b"c1"})
+            await g.send("gap", {"topic": 7, "epoch": 5, "from": 6, "to": 9, "cause": 5})
+            await g.send("gap", {"topic": 7, "epoch": 4, "from": 1, "to": 99})  # of an epoch that is over
+            await g.send("gap", {"topic": 7, "epoch": 5, "from": 8, "to": 9})  # known already
+            await g.send("batch", batch(tick(7, 9), tick(7, 10)))
+            await g.send("heartbeat", {"time_us": 1, "heads": [{"topic": 7, "seq": 12}], "cursor": b"c2"})
+            await g.send("notice", {"kind": 3, "topics": [7]})
+            await g.send("notice", {"kind": 99})
+            await g.ws.close(1012)
+
+        async with serving(script) as (url, errors):
+            session = await Session.dial(url, [PIN])
+            await session.subscribe("a")
+            events = []
+            with self.assertRaises(Ended):
+                async for event in session.events():
+                    events.append(event)
+        self.assertEqual(errors, [])
+        self.assertEqual([(e["seq"], e["merged"]) for e in events if "event" not in e], [(1, 0), (4, 2), (7, 1), (10, 0)])
+        gaps = [(e["from"], e["to"], e.get("cause")) for e in events if e.get("event") == "gap"]
+        self.assertEqual(gaps, [(5, 5, None), (8, 9, "too_slow"), (11, 12, None)])
+        self.assertEqual([(e["kind"], e["topics"]) for e in events if e.get("event") == "notice"], [("source_lost", ["a"])])
+        self.assertEqual(session.view.positions(), [{"topic": "a", "epoch": 5, "seq": 12}])
+        self.assertEqual(session.cursor, b"c2")
+
+    async def test_recovery(self) -> None:
+        since = [{"topic": name, "epoch": 5, "seq": 3} for name in "abcd"]
+        states = [
+            {"number": 1, "name": "a", "epoch": 5, "next_seq": 4, "recovered": True},
+            {"number": 2, "name": "b", "epoch": 5, "next_seq": 9},  # some are lost
+            {"number": 3, "name": "c", "epoch": 6, "next_seq": 1},  # nobody knows how many
+            {"number": 4, "name": "d", "epoch": 6, "next_seq": 1, "recovered": True},  # by cursor, at another gateway
+            {"number": 5, "name": "e", "epoch": 5, "next_seq": 9},  # is new
+        ]
+
+        async def script(g: Gateway) -> None:
+            await g.handshake()
+            await g.introduce()
+            _, subscribe = await g.receive()
+            self.assertEqual((subscribe["since"], subscribe["cursor"]), (since, b"c"))
+            self.assertEqual(subscribe["subscriptions"], [{"filter": "*", "max_rate": 0.5, "max_age_ms": 100}])
+            await g.send("subscribed", {"id": 1, "filters": ["*"], "topics": states})
+            await g.send("batch", batch(tick(1, 4), tick(2, 9)))
+            await g.ws.close(1012)
+
+        async with serving(script) as (url, errors):
+            session = await Session.dial(url, [PIN])
+            await session.subscribe("*", since=since, cursor=b"c", max_rate=0.5, max_age_ms=100)
+            told = []
+            with self.assertRaises(Ended):
+                async for e in session.events():
+                    told.append((e.get("event", "tick"), e.get("topic"), e.get("from"), e.get("to")))
+        self.assertEqual(errors, [])
+        self.assertEqual([t for t in told if t[0] not in ("subscribed", "topic")], [
+            ("gap", "b", 4, 8), ("reset", "c", None, None), ("tick", "a", None, None), ("tick", "b", None, None)])
+
+    async def test_tail_comes_back_to_where_it_was(self) -> None:
+        sinces = []
+
+        async def script(g: Gateway) -> None:
+            await g.handshake()
+            await g.introduce()
+            _, subscribe = await g.receive()
+            sinces.append([(p["topic"], p["seq"]) for p in subscribe["since"]])
+            seq = len(sinces)
+            state = {"number": 1, "name": "a", "epoch": 5, "next_seq": seq, "recovered": True}
+            await g.send("subscribed", {"id": 1, "filters": ["a"], "topics": [state]})
+            await g.send("batch", batch(tick(1, seq, b"%d" % seq)))
+            await g.ws.close(1011)
+
+        out = io.StringIO()
+        async with serving(script) as (url, errors):
+            args = argparse.Namespace(url=url, insecure=False, realm="default", suite=None, token="", topics="a", count=3)
+            with contextlib.redirect_stdout(out), unittest.mock.patch("asyncio.sleep"):
+                self.assertEqual(await tail.tail(args, [PIN]), tail.DONE)
+        self.assertEqual(sinces, [[], [("a", 1)], [("a", 2)]])
+        told = [json.loads(text) for text in out.getvalue().splitlines()]
+        self.assertEqual([t.get("payload", t.get("event")) for t in told], ["1", "disconnected", "2", "disconnected", "3"])
 
     async def closed_with(self, script: Script, **options: Any) -> tuple[BaseException, int]:
         """Dial a gateway that runs script; the client's error and the code that it closes with."""

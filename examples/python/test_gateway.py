@@ -146,6 +146,25 @@ class TestGateway(unittest.IsolatedAsyncioTestCase):
         self.assertEqual({e["event"] for e in events if "event" in e} - {"subscribed", "topic", "snapshot", "heartbeat"}, set())
         await session.close()
 
+    async def test_recovery(self) -> None:
+        """The last tick of a ticker is kept: one that was missed comes again, of two the first is told as lost."""
+        topic, since = "md:test:RECOVERY:ticker", []
+        for missed in (0, 1, 2):
+            for _ in range(missed):
+                self.gateway.publish(topic, b"missed")
+            session = await self.dial()
+            await session.subscribe(topic, since=since)
+            await until(session, named("topic"))
+            self.gateway.publish(topic, b"live")
+            events = await until(session, lambda e: e.get("payload") == b"live" and "event" not in e)
+            told = [(e.get("event", "tick"), e.get("payload")) for e in events if e.get("event") != "heartbeat"]
+            want = [[], [("tick", b"missed")], [("gap", None), ("snapshot", b"missed")]][missed]
+            self.assertEqual(told, want + [("tick", b"live")])
+            if missed == 2:
+                self.assertEqual(events[0]["to"] - events[0]["from"], 1)
+            since = session.view.positions()
+            await session.close()
+
     async def test_requests(self) -> None:
         session = await self.dial()
         self.assertEqual(session.connected["limits"]["subscriptions"], 3)

@@ -39,6 +39,7 @@ class Session:
         self.suite, self.gateway_key = suite, agreed.static
         self.connected: Message = {}
         self.view = View()
+        self.cursor = b""  # where the session stands in the gateway's streams, if it has any
         self._ws = ws
         self._seal = records.Sealer(suite, records.first_secret(agreed.h, agreed.k_c), records_per_key)
         self._open = records.Opener(suite, records.first_secret(agreed.h, agreed.k_s))
@@ -90,11 +91,19 @@ class Session:
             raise ProtocolError("the first message is not a Connected that we can use")
         self._silence = self.connected["heartbeat_timeout_ms"] / 1000 or None
 
-    async def subscribe(self, *filters: str) -> None:
-        """Ask for topics. The answers are among the events."""
+    async def subscribe(
+        self, *filters: str, since: Sequence[Message] = (), cursor: bytes = b"", max_rate: float = 0, max_age_ms: int = 0
+    ) -> None:
+        """Ask for topics. The answers are among the events.
+
+        since and cursor are view.positions() and cursor of an earlier session: what the gateway has kept comes
+        again, what is lost is told by a gap or a reset.
+        """
         self._last_id += 1
-        subscriptions = [{"filter": f} for f in filters]
-        await self._send("subscribe", {"id": self._last_id, "subscriptions": subscriptions})
+        self.view.since.update({position["topic"]: position for position in since})
+        subscriptions = [{"filter": f, "max_rate": max_rate, "max_age_ms": max_age_ms} for f in filters]
+        request = {"id": self._last_id, "subscriptions": subscriptions, "since": list(since), "cursor": cursor}
+        await self._send("subscribe", request)
 
     async def unsubscribe(self, *filters: str) -> None:
         """Give filters back. The answers are among the events."""
@@ -120,8 +129,16 @@ class Session:
                 raise
 
     def _interpret(self, name: str, message: Message) -> Iterator[Event]:
+        self.cursor = message.get("cursor") or self.cursor
         if name == "batch":
             yield from self.view.batch(message)
+        elif name == "gap":
+            yield from self.view.gap(message)
+        elif name == "notice":
+            yield from self.view.notice(message)
+        elif name == "heartbeat":
+            yield from self.view.heads(message["heads"])
+            yield {"event": name, "time_us": message["time_us"]}
         elif name == "topics":
             yield from self.view.announced(message["topics"])
         elif name == "snapshot":

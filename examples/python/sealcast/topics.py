@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Iterator
 
 from . import ProtocolError
-from .messages import CAUSES, Message
+from .messages import CAUSES, NOTICES, Message
 
 Event = dict[str, Any]
 
@@ -38,6 +38,11 @@ class View:
     def __init__(self) -> None:
         self.filters: set[str] = set()
         self.topics: dict[int, Position] = {}
+        self.since: dict[str, Message] = {}  # positions of an earlier session, by topic, until their delivery begins
+
+    def positions(self) -> list[Message]:
+        """Where the session stands in every topic that it follows, for a later one (6.6)."""
+        return [{"topic": p.name, "epoch": p.epoch, "seq": p.last} for p in self.topics.values() if p.held]
 
     def subscribed(self, message: Message) -> Iterator[Event]:
         self.filters.update(message["filters"])
@@ -59,6 +64,17 @@ class View:
             kind = "reset" if p.held else "topic"
             p.epoch, p.last, p.held = s["epoch"], s["next_seq"] - 1, True
             yield {"event": kind, "topic": p.name, "epoch": p.epoch, "next_seq": s["next_seq"]}
+            if kind == "topic":
+                yield from self._missed(p, self.since.pop(p.name, None), s.get("recovered", False))
+
+    def _missed(self, p: Position, since: Message | None, recovered: bool) -> Iterator[Event]:
+        """What was lost between an earlier session and the beginning of a topic's delivery (6.5)."""
+        if since is None or since["epoch"] != p.epoch and recovered:
+            return
+        if since["epoch"] != p.epoch:
+            yield {"event": "reset", "topic": p.name, "epoch": p.epoch, "next_seq": p.last + 1, "cause": CAUSES[0]}
+        elif p.last > since["seq"]:
+            yield {"event": "gap", "topic": p.name, "epoch": p.epoch, "from": since["seq"] + 1, "to": p.last}
 
     def snapshot(self, values: list[Message]) -> Iterator[Event]:
         """Last values from before the delivery began (6.6). They do not move the position."""
@@ -103,6 +119,36 @@ class View:
             "topic": p.name, "seq": seq, "epoch": p.epoch, "skipped": head["skipped"], "merged": merged,
             "time_us": time_us, "payload": payload,
         }
+
+    def gap(self, message: Message) -> Iterator[Event]:
+        """Ticks that will not come, as the gateway tells (6.4). What came of them is not lost."""
+        if message["from"] > message["to"]:
+            raise ProtocolError("a gap runs backwards")
+        p = self._announced(message["topic"])
+        if p.epoch == message["epoch"]:
+            yield from self._lost(p, message["to"], CAUSES.get(message["cause"], CAUSES[0]))
+
+    def heads(self, heads: list[Message]) -> Iterator[Event]:
+        """How far topics were sent, as a heartbeat tells: a lost tail shows (6.4)."""
+        for h in heads:
+            yield from self._lost(self._announced(h["topic"]), h["seq"], CAUSES[0])
+
+    def notice(self, message: Message) -> Iterator[Event]:
+        """What happens to the session; kinds of later versions are ignored."""
+        names = [p.name for p in map(self._announced, message["topics"]) if p.held]
+        if message["kind"] in NOTICES and message["kind"] and (names or not message["topics"]):
+            yield {"event": "notice", **message, "kind": NOTICES[message["kind"]], "topics": names}
+
+    def _announced(self, number: int) -> Position:
+        if number not in self.topics:
+            raise ProtocolError(f"topic {number} was never announced")
+        return self.topics[number]
+
+    def _lost(self, p: Position, to: int, cause: str) -> Iterator[Event]:
+        if p.held and to > p.last:
+            event = {"event": "gap", "topic": p.name, "epoch": p.epoch, "from": p.last + 1, "to": to}
+            p.last = to
+            yield event | ({"cause": cause} if cause != CAUSES[0] else {})
 
     def _reset(self, p: Position, reset: Message) -> Iterator[Event]:
         if p.epoch == reset["epoch"]:
