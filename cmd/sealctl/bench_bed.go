@@ -29,7 +29,7 @@ type gatewayFlags struct {
 	connection
 	url, program, admin, adminToken string
 	start                           bool
-	set                             []string
+	set, vary                       []string
 	gateways                        int
 }
 
@@ -37,6 +37,7 @@ func (g *gatewayFlags) declare(a *app, f *flags) {
 	f.BoolVar(&g.start, "start", false, "start a gateway for the occasion, instead of naming the URL of one")
 	f.StringVar(&g.program, "gateway", "", "`PROGRAM` to start (default: sealcast beside this program, or on PATH)")
 	f.list(&g.set, "set", false, "`KEY=VALUE` setting of the gateway that is started; several are allowed")
+	f.list(&g.vary, "vary", false, "`KEY=VALUE|VALUE` setting of gateways that are started with each of the values, and measured in turn; several are combined")
 	f.StringVar(&g.admin, "admin", "", "`URL` of the running gateway's admin interface; without it the gateway's own figures are unavailable")
 	f.StringVar(&g.adminToken, "admin-token", a.getenv("SEALCTL_ADMIN_TOKEN"), "`TOKEN` for it; better given as SEALCTL_ADMIN_TOKEN")
 	f.Lookup("admin-token").DefValue = ""
@@ -56,8 +57,8 @@ func (g *gatewayFlags) check(f *flags) error {
 	switch {
 	case g.start == (g.url != ""):
 		return misuse(f.Name()+": either the URL of a running gateway or --start", "for example ws://127.0.0.1:8080/echo")
-	case !g.start && (g.program != "" || len(g.set) > 0):
-		return misuse("--gateway and --set belong to --start", "a running gateway has its own settings")
+	case !g.start && (g.program != "" || len(g.set) > 0 || len(g.vary) > 0):
+		return misuse("--gateway, --set and --vary belong to --start", "a running gateway has its own settings")
 	case g.start && (g.admin != "" || g.insecure || len(g.keys) > 0):
 		return misuse("--admin, --key and --insecure belong to a running gateway", "with --start they are known")
 	case strings.HasPrefix(g.url, "wss://"):
@@ -73,6 +74,8 @@ type bed struct {
 	machine  report.Machine
 	accepted []string // suites, plain among them
 	suites   []string // that are measured
+	variants []variant
+	redis    string // address that ticks are published to; empty: none
 	stops    []func()
 }
 
@@ -98,6 +101,7 @@ func (a *app) prepare(ctx context.Context, b *load) (*bed, error) {
 		func() error { return d.describe(ctx) },
 		func() error { return d.chooseSuites(b.how.suites) },
 		func() error { return d.chooseSources(b) },
+		func() error { return a.openSource(ctx, b, d) },
 	}
 	for _, step := range steps {
 		if err := step(); err != nil {
@@ -140,6 +144,7 @@ func (a *app) find(ctx context.Context, b *load, d *bed) error {
 	}
 	d.where = b.gw.url
 	d.env.Gateways = []*loadgen.Gateway{gw}
+	d.variants = []variant{{"", d.env.Gateways}}
 	if b.gw.admin != "" {
 		if gw.Admin, err = target.NewAdmin(b.gw.admin, b.gw.adminToken); err != nil {
 			return misuse("--admin: "+err.Error(), "for example http://127.0.0.1:8081")
@@ -200,42 +205,112 @@ func (b *load) benchSettings() []string {
 	return set
 }
 
+// startGateways starts those of every variant. A variant that the gateway
+// refuses is left out, with a note; the first one must not be.
 func (a *app) startGateways(ctx context.Context, b *load, d *bed) error {
 	program, err := target.FindGateway(b.gw.program)
 	if err != nil {
 		return failed(err, "build it with \"make build\", or name it with --gateway")
 	}
-	settings := b.benchSettings()
 	more, err := a.startSource(ctx, b, d)
 	if err != nil {
 		return err
 	}
-	settings = append(append(settings, more...), b.gw.set...)
+	settings := append(append(b.benchSettings(), more...), b.gw.set...)
 	d.where = "started for the occasion"
+	variants, err := variants(b.gw.vary)
+	if err != nil {
+		return err
+	}
+	for i, v := range variants {
+		gateways, err := d.startVariant(ctx, b, program, slices.Concat(settings, v))
+		switch {
+		case err != nil && (len(variants) == 1 || ctx.Err() != nil || i == len(variants)-1 && len(d.variants) == 0):
+			return explainLoad(err)
+		case err != nil:
+			a.note("%s is left out: %v", strings.Join(v, " "), err)
+			continue
+		}
+		d.variants = append(d.variants, variant{strings.Join(v, " "), gateways})
+	}
+	d.env.Gateways = d.variants[0].gateways
+	return nil
+}
+
+// variant is gateways with settings of their own.
+type variant struct {
+	name     string // empty: there is only one
+	gateways []*loadgen.Gateway
+}
+
+// variants makes all combinations of settings that are to be varied, each given
+// as KEY=VALUE|VALUE.
+func variants(vary []string) ([][]string, error) {
+	all := [][]string{nil}
+	for _, v := range vary {
+		key, values, ok := strings.Cut(v, "=")
+		if !ok || key == "" {
+			return nil, misuse(fmt.Sprintf("--vary: %q is not KEY=VALUE|VALUE", v), "for example --vary 'batch.max_delay=0s|5ms'")
+		}
+		var next [][]string
+		for _, before := range all {
+			for value := range strings.SplitSeq(values, "|") {
+				next = append(next, append(slices.Clone(before), key+"="+strings.TrimSpace(value)))
+			}
+		}
+		all = next
+	}
+	return all, nil
+}
+
+func (d *bed) startVariant(ctx context.Context, b *load, program string, settings []string) (all []*loadgen.Gateway, err error) {
 	for range b.gw.gateways {
 		p, err := target.Start(ctx, program, settings)
 		if err != nil {
-			return explainLoad(err)
+			return nil, err
 		}
 		d.stops = append(d.stops, p.Stop)
+		if d.redis == "" {
+			d.redis = p.Redis
+		}
 		admin, err := target.NewAdmin(p.AdminAddress, "")
 		if err != nil {
-			return failed(err, "")
+			return nil, err
 		}
 		at, err := netip.ParseAddrPort(p.Listen)
 		if err != nil {
-			return failed(err, "")
+			return nil, err
 		}
-		d.env.Gateways = append(d.env.Gateways, &loadgen.Gateway{Address: at, Host: p.Listen, Admin: admin, PID: p.PID(), Ended: p.Ended()})
+		all = append(all, &loadgen.Gateway{Address: at, Host: p.Listen, Admin: admin, PID: p.PID(), Ended: p.Ended()})
 	}
-	return nil
+	return all, nil
+}
+
+// gateways are those of all variants.
+func (d *bed) gateways() (all []*loadgen.Gateway) {
+	for _, v := range d.variants {
+		all = append(all, v.gateways...)
+	}
+	return all
+}
+
+// bind has all cases measured in every variant.
+func (d *bed) bind(cases []loadgen.Case) (all []loadgen.Case) {
+	for _, v := range d.variants {
+		env := *d.env
+		env.Gateways = v.gateways
+		for _, c := range cases {
+			all = append(all, &loadgen.Bound{Case: c, Env: &env, Variant: v.name})
+		}
+	}
+	return all
 }
 
 // describe asks the gateways what they are.
 func (d *bed) describe(ctx context.Context) error {
 	d.machine = thisMachine()
 	d.machine.Same, d.machine.GatewayAES = true, true
-	for _, gw := range d.env.Gateways {
+	for _, gw := range d.gateways() {
 		d.machine.Same = d.machine.Same && gw.Address.Addr().IsLoopback()
 		if gw.Admin == nil {
 			continue
@@ -252,7 +327,9 @@ func (d *bed) describe(ctx context.Context) error {
 			gw.Pins, d.accepted = []session.PublicKey{key}, append([]string{suite.Plain.String()}, info.Suites...)
 		}
 		d.machine.GatewayAES = d.machine.GatewayAES && info.HardwareAES
-		d.machine.Gateways = append(d.machine.Gateways, info.Version)
+		if !slices.Contains(d.machine.Gateways, info.Version) {
+			d.machine.Gateways = append(d.machine.Gateways, info.Version)
+		}
 	}
 	if d.env.Gateways[0].Admin == nil {
 		d.machine.GatewayAES = d.machine.AES && d.machine.Same

@@ -21,7 +21,11 @@ type load struct {
 	scenario string
 	how      loadFlags
 	gw       gatewayFlags
+	fan      fanFlags
 	out      outputFlags
+
+	redis                            server
+	redisGiven, ticks, ticksOptional bool
 }
 
 // loadFlags say what load there is.
@@ -56,9 +60,10 @@ func loadBenches() []command {
 
 // scenario is one load test.
 type scenario struct {
-	name, summary, text string
-	defaults            loadFlags
-	cases               func(*load, *bed) ([]loadgen.Case, error)
+	name, summary, text  string
+	defaults             loadFlags
+	ticks, ticksOptional bool // it publishes ticks; it can do without
+	cases                func(*load, *bed) ([]loadgen.Case, error)
 }
 
 // benchLoad runs one scenario.
@@ -70,6 +75,8 @@ func (a *app) benchLoad(ctx context.Context, s scenario, args []string) error {
 		return err
 	}
 	b.gw.url = f.Arg(0)
+	b.ticks, b.ticksOptional = s.ticks, s.ticksOptional
+	b.redisGiven = f.Lookup("redis") != nil && f.given("redis")
 	thresholds, err := b.check(f)
 	if err != nil {
 		return err
@@ -83,6 +90,7 @@ func (a *app) benchLoad(ctx context.Context, s scenario, args []string) error {
 	if err != nil {
 		return err
 	}
+	cases = bed.bind(cases)
 	doc, err := a.runLoad(ctx, b, bed, cases)
 	if doc == nil {
 		return explainLoad(err)
@@ -112,7 +120,7 @@ func (b *load) declare(a *app, f *flags) {
 	f.IntVar(&o.keyBits, "key-bits", 0, "`N` bits that the key must have, for the recommendation")
 	f.StringVar(&o.profiles, "profile", "", "`DIR` for CPU and heap profiles of the gateway over the measured part; a running one needs admin.pprof")
 	f.StringVar(&o.format, "o", "text", "`FORMAT` of the output: text or json")
-	b.declareScenario(f)
+	b.declareScenario(a, f)
 }
 
 // check refuses what cannot be followed, and reads the thresholds.
@@ -235,6 +243,8 @@ func explainLoad(err error) error {
 		return failed(err, limit.Hint)
 	case errors.Is(err, target.ErrStart):
 		return failed(err, "--gateway names the program, --set its settings")
+	case errors.Is(err, loadgen.ErrNoSource):
+		return misuse(err.Error(), "--redis names it")
 	case errors.Is(err, loadgen.ErrNobody):
 		return refused(err, hintForNobody(err))
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/term"
 
+	"github.com/sealcast/sealcast/internal/loadgen"
 	"github.com/sealcast/sealcast/internal/version"
 )
 
@@ -80,8 +81,8 @@ func commands() []command {
 		{"publish", "TOPIC [PAYLOAD|-]", "publish one tick through Redis", (*app).publish},
 		{"feed", "", "publish a recorded or synthetic feed through Redis", (*app).feed},
 		{"info", "URL", "show what a gateway offers", (*app).info},
-		{"bench", "WHAT", "measure what cryptography or compression costs on this machine", (*app).bench},
 		{"token", "", "make a token to try a gateway out with", (*app).token},
+		{"bench", "WHAT", "put load on a gateway, or measure what cryptography or compression costs", (*app).bench},
 		{"dict", "train FILE...", "train a compression dictionary from recorded feeds", (*app).dict},
 		{"version", "", "print the version", (*app).version},
 	}
@@ -95,7 +96,8 @@ func usage() string {
 	}
 	b.WriteString(`
 "sealctl COMMAND -h" shows a command's flags, which may stand before or after its operands.
-Exit status: 0 done, 1 failed, 2 wrong usage, 3 could not connect or was refused.
+Exit status: 0 done, 1 failed, 2 wrong usage, 3 could not connect or was refused,
+99 a threshold of a load test was missed.
 `)
 	return b.String()
 }
@@ -124,6 +126,8 @@ func (a *app) dispatch(ctx context.Context, args []string) error {
 	switch args[0] {
 	case "help", "-h", "-help", "--help":
 		return a.print(usage())
+	case helperCommand: // for this program's own use
+		return loadgen.Help(ctx, a.stdin, a.stdout)
 	case "-version", "--version":
 		return a.version(ctx, nil)
 	}

@@ -28,7 +28,7 @@ type station struct {
 	loop   *reactor.Loop
 	shared *peer.Shared
 	rec    *measure.Recorder // nil: nothing is measured yet
-	now    int64             // of this turn
+	beside *measure.Recorder // of what flows beside the measured; nil: nothing does
 
 	waiting    []func(*station) (*reactor.Conn, error) // clients to connect
 	connecting int
@@ -82,7 +82,6 @@ func (c *crew) each(f func(*station)) {
 
 // Due implements reactor.Pacer: turn 1 of a loop.
 func (s *station) Due(now int64) int64 {
-	s.now = now
 	s.shared.Advance(now / int64(time.Second))
 	s.connect()
 	next := now + int64(time.Second)
@@ -140,15 +139,14 @@ func (s *station) count(err error) {
 }
 
 // errorsByKind adds the stations' errors up.
-func (c *crew) errorsByKind() (byKind map[string]uint64, sum uint64) {
-	byKind = map[string]uint64{}
+func (c *crew) errorsByKind() map[string]uint64 {
+	byKind := map[string]uint64{}
 	c.each(func(s *station) {
 		for kind, n := range s.errors {
 			byKind[string(kind)] += n
-			sum += n
 		}
 	})
-	return byKind, sum
+	return byKind
 }
 
 // enlist has clients connected: begin is called for each on its loop.

@@ -13,6 +13,7 @@ import (
 	"github.com/sealcast/sealcast/internal/loadgen/reactor"
 	"github.com/sealcast/sealcast/internal/loadgen/report"
 	"github.com/sealcast/sealcast/session"
+	"github.com/sealcast/sealcast/wire"
 )
 
 // The ways to drive an echo.
@@ -73,6 +74,7 @@ func (e *Echo) Run(ctx context.Context, env *Env) ([]report.Result, error) {
 		return nil, err
 	}
 	defer r.crew.stop()
+	r.open = e.Rate > 0
 	clients := make([]*echoClient, e.Of.Connections)
 	pattern := template(env.Seed, e.Of.Size)
 	r.crew.enlist(e.Of.Connections, func(i int) func(*station) (*reactor.Conn, error) {
@@ -165,7 +167,7 @@ func (c *echoClient) saturate(until int64) {
 }
 
 // Message implements peer.Handler: an answer.
-func (c *echoClient) Message(plaintext []byte) error {
+func (c *echoClient) Message(_ wire.Kind, plaintext []byte) error {
 	seq, intended, ok := check(plaintext, c.pattern)
 	switch {
 	case !ok:

@@ -15,6 +15,7 @@ package loadgen
 import (
 	"context"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/sealcast/sealcast/internal/loadgen/report"
@@ -90,6 +91,25 @@ func (e *Env) show(what string, done float64) {
 // without an error.
 type Case interface {
 	Run(ctx context.Context, env *Env) ([]report.Result, error)
+}
+
+// Bound is a case that is measured in surroundings of its own, under the name of
+// a variant: gateways with other settings.
+type Bound struct {
+	Case
+	Env     *Env
+	Variant string
+}
+
+// Run implements Case.
+func (b *Bound) Run(ctx context.Context, env *Env) ([]report.Result, error) {
+	own := *b.Env
+	own.Progress = env.Progress
+	found, err := b.Case.Run(ctx, &own)
+	for i := range found {
+		found[i].Variant = strings.TrimSpace(found[i].Variant + " " + b.Variant)
+	}
+	return found, err
 }
 
 // Run measures all cases in turn, so many times, so that a disturbance that

@@ -18,9 +18,11 @@ type member struct {
 	conn    *reactor.Conn
 	peer    *peer.Peer
 	role    peer.Handler
-	begun   int64 // when it began to connect, or was to
+	handler reactor.Handler // nil: the member itself
+	begun   int64           // when it began to connect, or was to
 	ready   bool
 	leaving bool        // its end is wanted
+	beside  bool        // it belongs to another client and counts for nothing
 	gone    func(error) // nil, or hears of the end of a member that was ready
 }
 
@@ -28,7 +30,11 @@ type member struct {
 func (m *member) dial(s *station, gw *Gateway, from netip.Addr) (*reactor.Conn, error) {
 	m.st = s
 	m.begun = s.loop.Now()
-	conn, err := s.loop.Dial(gw.Address, from, m)
+	h := m.handler
+	if h == nil {
+		h = m
+	}
+	conn, err := s.loop.Dial(gw.Address, from, h)
 	m.conn = conn
 	return conn, err
 }
@@ -70,7 +76,7 @@ func (m *member) end(err error) {
 func (m *member) over(err error) {
 	m.peer.Close()
 	switch {
-	case m.leaving:
+	case m.leaving || m.beside:
 	case m.ready:
 		m.st.dropped(err)
 	default:
@@ -83,8 +89,21 @@ func (m *member) over(err error) {
 
 // arrive notes that the member is ready for what it is there for.
 func (m *member) arrive() {
-	m.ready = true
-	m.st.arrived()
+	if m.ready = true; !m.beside {
+		m.st.arrived()
+	}
+}
+
+// leave ends the connection in order: with a goodbye, then a close.
+func (m *member) leave() {
+	if m.leaving || !m.conn.Open() {
+		return
+	}
+	m.leaving = true
+	m.conn.Room()
+	m.conn.Out = m.peer.AppendLeave(m.conn.Out)
+	m.conn.Flush()
+	m.conn.Close(false)
 }
 
 // mask is the i-th client's, decided by the seed.

@@ -23,29 +23,33 @@ func (r *run) result(rate float64) ([]report.Result, error) {
 			recorders = append(recorders, s.rec)
 		}
 	})
-	byKind, sum := r.crew.errorsByKind()
+	byKind := r.crew.errorsByKind()
 	if len(recorders) == 0 { // the loops themselves have failed
 		return nil, fmt.Errorf("%s: nothing was measured: %s", r.name(), r.partial)
 	}
-	f := measure.Merge(recorders)
+	return []report.Result{r.make(measure.Merge(recorders), byKind, rate)}, nil
+}
+
+// make makes a result of figures, wherever they come from.
+func (r *run) make(f *measure.Figures, byKind map[string]uint64, rate float64) report.Result {
 	seconds := f.Seconds()
 	if r.partial != "" {
 		seconds = r.marks[len(r.marks)-1].at.Sub(r.marks[0].at).Seconds()
 	}
 	out := report.Result{
 		Case: r.of, RateAsked: rate, RateReached: float64(f.Came) / max(seconds, 1e-9), Messages: f.Came,
-		Errors: sum, Latency: latencyOf(f.Latency), Repeats: 1, Partial: r.partial, Notes: r.notes,
+		Latency: latencyOf(f.Latency), Repeats: 1, Partial: r.partial, Notes: r.notes,
 		Gateway: r.gatewayUse(f.Came), Generator: r.generatorUse(f, seconds, rate),
 	}
-	if sum > 0 {
+	for _, n := range byKind {
+		out.Errors += n
+	}
+	if out.Errors > 0 {
 		out.ByKind = byKind
 	}
 	out.Curves = r.curves(f)
 	out.Spread = report.SliceSpread(out.Timeline)
-	if r.extra != nil {
-		r.extra(&out)
-	}
-	return []report.Result{out}, nil
+	return out
 }
 
 const micro = 1e3 // nanoseconds in a microsecond
@@ -118,15 +122,16 @@ func meanSince(before *float64, a, b target.Timed) *float64 {
 const (
 	busyShare = 0.9   // of its event loops' cores
 	lateShare = 0.005 // of the messages, late because the generator was busy
+	lateFew   = 10    // messages that are late tell nothing
 )
 
 func (r *run) generatorUse(f *measure.Figures, seconds, rate float64) report.GeneratorUse {
-	used := r.marks[len(r.marks)-1].own - r.marks[0].own
+	used := r.marks[len(r.marks)-1].own - r.marks[0].own + r.helped
 	g := report.GeneratorUse{
 		CPUSeconds: used.Seconds(), Cores: used.Seconds() / max(seconds, 1e-9),
-		Late: f.Late, LateOwn: f.LateByLoop, Processes: 1, Connect: r.took.Seconds(),
+		Late: f.Late, LateOwn: f.LateByLoop, Processes: 1 + r.helpers, Connect: r.took.Seconds(),
 	}
-	g.Bottleneck = bottleneck(&g, len(r.crew.stations), f.Sent, rate)
+	g.Bottleneck = bottleneck(&g, len(r.crew.stations)*g.Processes, f.Sent, rate)
 	return g
 }
 
@@ -137,7 +142,7 @@ func bottleneck(g *report.GeneratorUse, loops int, sent uint64, rate float64) st
 	switch {
 	case rate == 0 && g.Cores > busyShare*float64(loops):
 		return fmt.Sprintf("the generator used %.2f cores with %d event loops: --loops gives it more", g.Cores, loops)
-	case sent > 0 && float64(g.LateOwn) > lateShare*float64(sent):
+	case float64(g.LateOwn) > max(lateShare*float64(sent), lateFew):
 		return fmt.Sprintf("%d of %d messages left more than %v late because the generator was busy", g.LateOwn, sent, time.Duration(measure.LateAfter))
 	}
 	return ""

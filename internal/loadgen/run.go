@@ -16,7 +16,7 @@ import (
 const slicesOf = 10
 
 // drainFor is how long answers may still come after the measured part.
-const drainFor = 2 * time.Second
+const drainFor = 5 * time.Second
 
 // run is one case while it runs.
 type run struct {
@@ -25,11 +25,12 @@ type run struct {
 	crew    *crew
 	window  measure.Window
 	took    time.Duration // to connect
-	open    bool          // messages have intended times
+	open    bool          // an open loop: what is not answered in time is an error
+	helpers int           // further generator processes
+	helped  time.Duration // processor time that they used
 	partial string        // why it ended early
 	marks   []mark        // at the beginning of the measured part and at the end of each slice
 	notes   []string
-	extra   func(*report.Result) // nil, or what the scenario adds
 }
 
 // mark is what was used up to a moment.
@@ -76,14 +77,19 @@ func (r *run) connect(ctx context.Context, patience time.Duration) (err error) {
 // itself at to; idle tells whether nothing is under way there any more.
 func (r *run) measure(ctx context.Context, start func(s *station, from, to int64), idle func(*station) bool) {
 	now := r.crew.stations[0].loop.Now()
-	r.window = measure.Window{From: now + int64(r.env.Warmup), Slices: slicesOf}
-	r.window.To = r.window.From + int64(r.env.For)
+	r.window = r.newWindow(now)
 	r.crew.each(func(s *station) {
 		s.rec = measure.NewRecorder(r.window)
 		start(s, now, r.window.To)
 	})
 	r.watch(ctx)
 	r.drain(ctx, idle)
+}
+
+// newWindow is the measured part of a load that begins now.
+func (r *run) newWindow(now int64) measure.Window {
+	from := now + int64(r.env.Warmup)
+	return measure.Window{From: from, To: from + int64(r.env.For), Slices: slicesOf}
 }
 
 // watch samples the gateway at the ends of all slices.

@@ -132,6 +132,17 @@ func Merge(all []*Recorder) *Figures {
 	return f
 }
 
+// Add adds figures of another process, slice by slice.
+func (f *Figures) Add(o *Figures) {
+	f.Latency.Merge(o.Latency)
+	f.Came += o.Came
+	f.Counts.add(&o.Counts)
+	for i := range f.Slices {
+		f.Slices[i].Latency.Merge(o.Slices[i].Latency)
+		f.Slices[i].Came += o.Slices[i].Came
+	}
+}
+
 func (c *Counts) add(o *Counts) {
 	c.Sent += o.Sent
 	c.Late += o.Late

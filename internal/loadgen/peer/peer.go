@@ -60,8 +60,9 @@ func (s *Shared) Advance(unix int64) {
 type Handler interface {
 	// Ready says that messages may be sent.
 	Ready() error
-	// Message hands over one message, opened, valid during the call. An error ends the peer.
-	Message(plaintext []byte) error
+	// Message hands over one message, opened, valid during the call, and the kind
+	// of record that it came in (0: none). An error ends the peer.
+	Message(kind wire.Kind, plaintext []byte) error
 }
 
 // phase is how far a peer has come; it only moves forwards.
@@ -184,7 +185,7 @@ func (p *Peer) event(out *[]byte, op ws.OpCode, payload []byte, h Handler) error
 	}
 	switch {
 	case p.sess == nil:
-		return h.Message(payload)
+		return h.Message(0, payload)
 	case p.phase == agreeing:
 		return p.agree(out, payload, h)
 	}
@@ -197,7 +198,7 @@ func (p *Peer) event(out *[]byte, op ws.OpCode, payload []byte, h Handler) error
 	case kind == wire.KindKeyUpdate:
 		return nil
 	}
-	return h.Message(plaintext)
+	return h.Message(kind, plaintext)
 }
 
 // agree takes a message of the handshake. Its arithmetic runs right here: who

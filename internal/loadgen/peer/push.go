@@ -32,6 +32,7 @@ type Seen struct {
 	Resets     uint64
 	Heartbeats uint64
 	Pongs      uint64
+	Grouped    uint64 // records that were sealed once for a group
 	Packed     uint64 // bytes of compressed batches
 	Unpacked   uint64 // what they became
 }
@@ -40,6 +41,7 @@ type Seen struct {
 // the rule of sequences (docs/protocol.md section 6).
 type Stream struct {
 	Seen   Seen
+	peer   *Peer
 	shared *Shared
 	topics map[uint32]*position
 	codec  *codec.Decoder // nil: nothing may be compressed
@@ -48,10 +50,13 @@ type Stream struct {
 // position is where a stream stands in one topic.
 type position struct{ epoch, next uint64 }
 
-// NewStream makes the stream of a session that begins.
-func NewStream(shared *Shared) *Stream {
-	return &Stream{shared: shared, topics: map[uint32]*position{}}
+// NewStream makes the stream of a peer whose session begins.
+func NewStream(p *Peer) *Stream {
+	return &Stream{peer: p, shared: p.shared, topics: map[uint32]*position{}}
 }
+
+// anyBatch stands for a batch where only the sort of message matters: see Take.
+var anyBatch = &wire.ServerFrame{Message: &wire.ServerFrame_Batch{Batch: &wire.Batch{}}}
 
 // AppendConnect appends the introduction of a push session.
 func (p *Peer) AppendConnect(dst []byte, version string) ([]byte, error) {
@@ -100,8 +105,9 @@ func (p *Peer) KeepTicket(c *wire.Connected) (*session.ClientTicket, error) {
 	return p.sess.Keep(c.GetTicket(), [record.PSKNonceSize]byte(c.GetTicketNonce()))
 }
 
-// Take reads one plaintext. An error is an *Error, or the listener's.
-func (s *Stream) Take(plaintext []byte, l Listener) error {
+// Take reads one plaintext, which came in a record of that kind. An error is an
+// *Error, or the listener's.
+func (s *Stream) Take(kind wire.Kind, plaintext []byte, l Listener) error {
 	id, body, err := wire.ParsePlain(plaintext)
 	if err != nil {
 		return &Error{KindRecord, err}
@@ -111,12 +117,25 @@ func (s *Stream) Take(plaintext []byte, l Listener) error {
 			return err
 		}
 	}
-	if batch, ok := batchOf(body); ok {
-		return s.batch(batch, l)
+	batch, isBatch := batchOf(body)
+	f := anyBatch // decoded by the walk below
+	if !isBatch {
+		if f, err = wire.ParseServerFrame(plaintext); err != nil {
+			return &Error{KindRecord, err}
+		}
 	}
-	f, err := wire.ParseServerFrame(plaintext)
-	if err != nil {
+	done, err := s.peer.sess.Admit(kind, f)
+	switch {
+	case err != nil:
 		return &Error{KindRecord, err}
+	case kind == wire.KindGroupRecord:
+		s.Seen.Grouped++
+	}
+	switch {
+	case done:
+		return nil
+	case isBatch:
+		return s.batch(batch, l)
 	}
 	return s.control(f, l)
 }
@@ -237,4 +256,18 @@ func (s *Stream) tick(h *head) (fresh bool, err error) {
 	s.Seen.Merged += h.seq - p.next
 	p.next = h.seq + 1
 	return true, nil
+}
+
+// Add adds what another stream has seen.
+func (s *Seen) Add(o *Seen) {
+	s.Ticks += o.Ticks
+	s.Snapshots += o.Snapshots
+	s.Merged += o.Merged
+	s.Gaps += o.Gaps
+	s.Resets += o.Resets
+	s.Heartbeats += o.Heartbeats
+	s.Pongs += o.Pongs
+	s.Grouped += o.Grouped
+	s.Packed += o.Packed
+	s.Unpacked += o.Unpacked
 }

@@ -1,0 +1,103 @@
+package e2e
+
+import (
+	"testing"
+)
+
+// quickBench keeps a case short.
+var quickBench = []string{"--start", "--for", "300ms", "--warmup", "100ms"}
+
+func quick(scenario string, args ...string) []string {
+	return append(append([]string{scenario}, quickBench...), args...)
+}
+
+// Ticks through a real Redis, to groups, in variants of the gateway's settings.
+func TestBenchFanout(t *testing.T) {
+	p, doc := bench(t, quick("fanout", "--suites", "plain,aes-128-gcm", "--subscribers", "1,5", "--topics", "2", "--rate", "200",
+		"--codecs", "zstd", "--vary", "batch.max_ticks=256|1", "--vary", "compress.codecs=[zstd]|[none]")...)
+	p.expect(0)
+	if len(doc.Results) != 2*2*4 {
+		t.Errorf("%d results, want one for each of 2 suites, 2 groups, 4 variants", len(doc.Results))
+	}
+	for _, r := range doc.Results {
+		wantResult(t, r)
+		counts := r["counts"].(map[string]any)
+		published, each := counts["ticks published"].(float64), r["subscribers"].(float64)
+		if published == 0 || counts["ticks delivered"].(float64) != published*each {
+			t.Errorf("%v of %v ticks were delivered to groups of %v", counts["ticks delivered"], published, each)
+		}
+		_, compressed := counts["compressed bytes"]
+		if r["variant"] == "batch.max_ticks=1 compress.codecs=[none]" && compressed {
+			t.Errorf("without compression: %v", counts)
+		}
+	}
+}
+
+// A variant that the gateway refuses is left out, and said so.
+func TestBenchVariantRefused(t *testing.T) {
+	p, doc := bench(t, quick("echo", "--suites", "aes-128-gcm", "--connections", "2", "--rate", "100", "--vary", "limits.fragments=16|nonsense")...)
+	p.expect(0, "limits.fragments=nonsense is left out")
+	if len(doc.Results) != 1 || doc.Results[0]["variant"] != "limits.fragments=16" {
+		t.Errorf("results %v", doc.Results)
+	}
+}
+
+// Connections of one process to one gateway, and of two to two.
+func TestBenchIdle(t *testing.T) {
+	for _, args := range [][]string{nil, {"--gateways", "2"}} {
+		p, doc := bench(t, quick("idle", append(args, "--connections", "60", "--steps", "3", "--active", "0.5", "--rate", "10")...)...)
+		p.expect(0)
+		r := doc.Results[0]
+		wantResult(t, r)
+		memory := r["memory"].([]any)
+		if last := memory[len(memory)-1].(map[string]any); len(memory) != 3 || last["connections"] != 60.0 || last["rss_bytes"].(float64) < 1<<20 {
+			t.Errorf("memory %v", memory)
+		}
+		if want := 1.0 + float64(len(args)); r["generator"].(map[string]any)["processes"] != want || r["messages"].(float64) == 0 {
+			t.Errorf("%v messages of %v, want processes %v", r["messages"], r["generator"], want)
+		}
+	}
+}
+
+func TestBenchHandshake(t *testing.T) {
+	p, doc := bench(t, quick("handshake", "--connections", "2")...)
+	p.expect(0)
+	seen := map[any]int{}
+	for _, r := range doc.Results {
+		wantResult(t, r)
+		if seen[r["variant"]]++; r["messages"].(float64) == 0 {
+			t.Errorf("no handshake: %v", r)
+		}
+	}
+	if len(seen) != 3 || seen["new"] != 2 || seen["hybrid"] != 2 || seen["resumed"] != 2 {
+		t.Errorf("ways to begin: %v, want three, each alone and with ticks", seen)
+	}
+}
+
+// Noise is counted, and healthy clients have no errors.
+func TestBenchMixed(t *testing.T) {
+	p, doc := bench(t, "mixed", "--start", "--for", "3s", "--warmup", "100ms", "--connections", "20", "--rate", "100", "--noise", "2",
+		"--set", "heartbeat.interval=500ms", "--set", "heartbeat.timeout=1500ms")
+	p.expect(0)
+	r := doc.Results[0]
+	wantResult(t, r)
+	counts := r["counts"].(map[string]any)
+	for _, name := range []string{"illegal frames", "oversized messages", "disconnects", "ticks published"} {
+		if n, _ := counts[name].(float64); n == 0 {
+			t.Errorf("no %s: %v", name, counts)
+		}
+	}
+}
+
+// A short run of everything, as one document.
+func TestBenchAll(t *testing.T) {
+	p, doc := bench(t, "all", "--start", "--for", "100ms", "--warmup", "0s", "--suites", "aes-256-gcm")
+	p.expect(0)
+	seen := map[any]bool{}
+	for _, r := range doc.Results {
+		seen[r["scenario"]] = true
+	}
+	if len(seen) != 5 {
+		t.Errorf("scenarios %v, want five", seen)
+	}
+}
