@@ -236,7 +236,7 @@ func (c *conn) overdue(now int64) {
 // new ticks from then on, and its goodbye once it has what waits for it: this is
 // called at every tick of the clock until then. slow.timeout holds as ever.
 func (c *conn) depart() {
-	if c.phase == phaseOpen && c.sub != nil && len(c.sub.queue) > 0 {
+	if c.phase == phaseOpen && c.sub != nil && c.sub.slow != nil && len(c.sub.slow.queue) > 0 {
 		c.loop.leave(c)
 		return
 	}
