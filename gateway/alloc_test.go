@@ -12,6 +12,7 @@ import (
 
 	"github.com/sealcast/sealcast/client"
 	"github.com/sealcast/sealcast/crypto/suite"
+	"github.com/sealcast/sealcast/gateway"
 	"github.com/sealcast/sealcast/internal/testenv"
 	"github.com/sealcast/sealcast/wire"
 )
@@ -88,12 +89,18 @@ func echoMany(t *testing.T, e *client.Echo, n, window int) {
 }
 
 func TestAMillionDeliveriesAllocateNothing(t *testing.T) {
+	for name, groups := range map[string]bool{"session": false, "group": true} {
+		t.Run(name, func(t *testing.T) { deliverAMillion(t, groups) })
+	}
+}
+
+func deliverAMillion(t *testing.T, groups bool) {
 	subscribers := 1000
 	if !steady {
 		subscribers /= 10
 	}
 	const handOvers, ticks = 20, 50
-	s := start(t, nil)
+	s := start(t, func(o *gateway.Options) { o.GroupSeal = groups })
 	var readers []*frameCounter
 	for i := range subscribers {
 		readers = append(readers, subscribeRaw(t, s, []suite.ID{suite.AES128GCM, suite.ChaCha20Poly1305}[i%2], "md:a"))
@@ -128,6 +135,7 @@ func TestAMillionDeliveriesAllocateNothing(t *testing.T) {
 type frameCounter struct {
 	conn net.Conn
 	br   *bufio.Reader
+	kind wire.Kind // of the records that are counted
 	err  error
 }
 
@@ -135,7 +143,10 @@ type frameCounter struct {
 // connection itself, because opening records on the client's side allocates.
 func subscribeRaw(t *testing.T, s *server, id suite.ID, filter string, codecs ...wire.Codec) *frameCounter {
 	t.Helper()
-	f := &frameCounter{}
+	f := &frameCounter{kind: wire.KindRecord}
+	if s.groups {
+		f.kind = wire.KindGroupRecord // of other members there are enough
+	}
 	opts := s.options(id)
 	opts.Codecs = codecs
 	opts.NetDial = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -155,9 +166,6 @@ func subscribeRaw(t *testing.T, s *server, id suite.ID, filter string, codecs ..
 	return f
 }
 
-// keyUpdate is the length of a key update, which is empty but for its tag.
-const keyUpdate = 1 + 16
-
 // await reads n records.
 func (f *frameCounter) await(n int) {
 	for n > 0 && f.err == nil {
@@ -173,8 +181,10 @@ func (f *frameCounter) await(n int) {
 			f.err = errors.New("frame larger than expected")
 			return
 		}
-		if head[0] == 0x82 && length > keyUpdate {
-			n--
+		if head[0] == 0x82 {
+			if head, f.err = f.br.Peek(size + 1); f.err == nil && wire.Kind(head[size]) == f.kind {
+				n--
+			}
 		}
 		_, f.err = f.br.Discard(size + length)
 	}

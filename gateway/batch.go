@@ -23,6 +23,7 @@ type plainFrame struct {
 	from, to   int // entries[from:to]
 	ticks      int
 	merged     uint64 // earlier ticks that these stand for
+	batch      bool   // it is a Batch, which may be sealed for a group
 }
 
 // build is out 5 — it turns entries, in their order, into the plaintexts of a few
@@ -34,6 +35,7 @@ func (l *loop) build(entries []entry, with *compressor) {
 	if with = l.inForce(with); with != nil {
 		l.groupClasses(entries)
 	}
+	l.unshare()
 	clear(s.frames)
 	s.arena, s.frames, s.heads = trim(s.arena), s.frames[:0], trim(s.heads)
 	for from := 0; from < len(entries); {
@@ -59,7 +61,7 @@ func (l *loop) build(entries []entry, with *compressor) {
 // the limits of a batch, and returns where it stopped. A frame that is to be
 // compressed ends with its class.
 func (l *loop) buildBatch(entries []entry, from int, with *compressor) int {
-	s, f := &l.scratch, plainFrame{from: from, to: from}
+	s, f := &l.scratch, plainFrame{from: from, to: from, batch: true}
 	items, size := s.items[:0], 0
 	maxTicks, maxBytes := math.MaxInt, wire.MaxTick
 	for ; f.to < len(entries); f.to++ {

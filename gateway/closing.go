@@ -35,6 +35,10 @@ func (c *conn) end(code wire.CloseCode, text string) {
 		return
 	}
 	c.loop.gateway.log.Debug("session ends", zap.Uint64("conn", c.id), zap.Stringer("code", code), zap.String("text", text))
+	switch code {
+	case wire.CloseUnauthenticated, wire.CloseForbidden, wire.CloseReplaced:
+		c.expel()
+	}
 	if c.sess != nil && c.sess.Established() {
 		c.sayGoodbye(code, text)
 	}

@@ -35,6 +35,7 @@ type cohort struct {
 	turn    uint64 // of the last event that reached it
 	pending pending
 	paces   map[*loopTopic]*pace // nil: no filter has a rate
+	sharing sharing
 }
 
 // holding is a filter that a session holds, as it wants it.
@@ -63,13 +64,14 @@ type pending struct {
 }
 
 // cohortKey is equal exactly for equal sets of filters, which must be in order of
-// id, with equal options, and equal codecs.
-func cohortKey(filters []holding, codec *compressor) string {
+// id, with equal options, equal codecs, and an equal way to be sealed.
+func cohortKey(filters []holding, codec *compressor, seal sharing) string {
 	serial := uint32(0) // of no compressor; always there, or it could be taken for a filter
 	if codec != nil {
 		serial = codec.serial
 	}
-	key := binary.BigEndian.AppendUint32(make([]byte, 0, 20*len(filters)+4), serial)
+	key := binary.BigEndian.AppendUint32(make([]byte, 0, 20*len(filters)+5), serial)
+	key = append(key, seal.key())
 	for i := range filters {
 		key = binary.BigEndian.AppendUint32(key, filters[i].id)
 		key = binary.BigEndian.AppendUint64(key, uint64(filters[i].interval))
@@ -83,7 +85,7 @@ func cohortKey(filters []holding, codec *compressor) string {
 // what came until here by its old filters and what comes from here by the new ones.
 // It reports false if c has ended by that.
 func (l *loop) regroup(c *conn, filters []holding) bool {
-	key := cohortKey(filters, c.sub.codec)
+	key := cohortKey(filters, c.sub.codec, c.sharing())
 	if c.sub.cohort != nil && c.sub.cohort.key == key {
 		return true
 	}
@@ -135,10 +137,11 @@ func (l *loop) join(c *conn, filters []holding) {
 	if len(filters) == 0 {
 		return
 	}
-	key := cohortKey(filters, c.sub.codec)
+	key := cohortKey(filters, c.sub.codec, c.sharing())
 	co, ok := l.index.cohorts[key]
 	if !ok {
 		co = l.newCohort(key, filters, c.sub.codec)
+		co.sharing = c.sharing()
 	}
 	c.sub.cohort, c.sub.place = co, len(co.members)
 	co.members = append(co.members, c)
@@ -165,6 +168,7 @@ func (l *loop) leave(c *conn) {
 		return
 	}
 	c.sub.cohort = nil
+	co.missed(c)
 	last := len(co.members) - 1
 	moved := co.members[last]
 	co.members[c.sub.place] = moved
@@ -174,6 +178,7 @@ func (l *loop) leave(c *conn) {
 	if last > 0 {
 		return
 	}
+	l.disband(co)
 	delete(l.index.cohorts, co.key)
 	for i := range co.filters {
 		co.filters[i].cohorts = without(co.filters[i].cohorts, co)
@@ -392,6 +397,7 @@ func (l *loop) serveCohort(co *cohort) {
 		q.entries = l.merge(q.entries)
 	}
 	l.build(q.entries, co.codec)
+	l.share(co)
 	first := co.first % max(len(co.members), 1)
 	co.first = first + 1
 	// A copy: a write may close a member, which changes the list.
@@ -401,6 +407,7 @@ func (l *loop) serveCohort(co *cohort) {
 	for _, c := range members {
 		l.deliver(c, q.entries)
 	}
+	l.unshare()
 	clear(members)
 	clear(q.entries)
 	q.entries = q.entries[:0]

@@ -227,7 +227,7 @@ func TestCompressorsAreShared(t *testing.T) {
 	if a != b || a == c || len(l.index.compressors) != 2 {
 		t.Fatalf("%p, %p, %p; %d compressors", a, b, c, len(l.index.compressors))
 	}
-	if cohortKey(nil, a) == cohortKey(nil, c) || cohortKey(nil, a) == cohortKey(nil, nil) {
+	if cohortKey(nil, a, sharing{}) == cohortKey(nil, c, sharing{}) || cohortKey(nil, a, sharing{}) == cohortKey(nil, nil, sharing{}) {
 		t.Error("sessions of different codecs share a cohort")
 	}
 	for _, x := range []*compressor{a, b, c, nil} {

@@ -309,9 +309,15 @@ func (c *conn) sendFrame(op ws.OpCode, payload []byte) {
 	c.loop.scratch.out = append(out, payload...)
 }
 
-// sendRecord is out 7 — it seals plaintext straight into the loop's scratch
-// buffer, behind a frame header of known size.
+// sendRecord seals plaintext for c alone. What c was sent of its group is marked before.
 func (c *conn) sendRecord(kind wire.Kind, plaintext []byte) {
+	c.mark()
+	c.seal(kind, plaintext)
+}
+
+// seal is out 7 — it seals plaintext straight into the loop's scratch buffer,
+// behind a frame header of known size.
+func (c *conn) seal(kind wire.Kind, plaintext []byte) {
 	out, s := c.loop.scratch.out, c.sess
 	if s.RekeyDue(c.loop.unix) {
 		out = frame.AppendHeader(out, ws.OpBinary, s.SealedSize(0))

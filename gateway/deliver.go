@@ -13,14 +13,20 @@ const (
 	highWater = 64 << 10
 )
 
+// seat is a session's place among those that are served together.
+type seat struct {
+	cohort *cohort
+	place  int // in cohort.members
+	member member
+}
+
 // subscriber is what a push session in service holds on its loop.
 type subscriber struct {
 	filters  []holding   // in order of id
 	requests []*request  // that wait for the source, or for what the hub remembers
 	asking   *request    // of these, the one that the hub has been asked for
 	codec    *compressor // of batches; nil: none
-	cohort   *cohort
-	place    int // in cohort.members
+	seat
 
 	perSecond      int // records that the client may send, as it was told
 	records, pings allowance
@@ -57,7 +63,7 @@ func (l *loop) writeFrames(c *conn) int {
 	done, ticks, merged := 0, 0, uint64(0)
 	for i := range s.frames {
 		f := &s.frames[i]
-		c.sendRecord(wire.KindRecord, s.arena[f.start:f.end])
+		l.sendArena(c, i)
 		done, ticks, merged = f.to, ticks+f.ticks, merged+f.merged
 		if len(s.out) < writeChunk && i < len(s.frames)-1 {
 			continue

@@ -60,9 +60,11 @@ type Gateway struct {
 	live   atomic.Pointer[live]
 	loops  atomic.Pointer[map[gnet.EventLoop]*loop] // learnt from the first connection of each; copied on change
 	lastID atomic.Uint64
-	conns  atomic.Int64
-	stats  counters
-	life   lifecycle
+	// lastGroup is the id of the latest group; ids are never used again.
+	lastGroup atomic.Uint64
+	conns     atomic.Int64
+	stats     counters
+	life      lifecycle
 }
 
 // lifecycle is the way from New to the end of Shutdown.

@@ -322,6 +322,7 @@ func (l *loop) refused(e *fanout.Refused) {
 
 // withdraw takes a filter away that the session had.
 func (c *conn) withdraw(h *heldFilter, cause error) {
+	c.expel()
 	c.giveBack(h.Filter, "")
 	c.send(&wire.ServerFrame{Message: &wire.ServerFrame_Unsubscribed{
 		Unsubscribed: &wire.Unsubscribed{Filters: []string{h.String()}}}})

@@ -214,6 +214,8 @@ type server struct {
 	hub  *scriptedHub
 	key  *session.StaticKey
 	addr string
+	// groups: batches are sealed once for sessions that take it
+	groups bool
 }
 
 func defaultOptions(t testing.TB) gateway.Options {
@@ -242,12 +244,14 @@ func start(t testing.TB, change func(*gateway.Options)) *server {
 	s := &server{hub: newScriptedHub(), key: key}
 	opts := defaultOptions(t)
 	opts.Hub, opts.Session = s.hub, &session.GatewayConfig{Key: key, HardwareAES: opts.Suites.Hardware.AES}
+	opts.GroupSeal = testenv.Groups()
 	if change != nil {
 		change(&opts)
 	}
 	if opts.Session.Limits == (record.Limits{}) {
 		opts.Session.Limits = rekey
 	}
+	s.groups = opts.GroupSeal
 	if s.Gateway, err = gateway.New(opts); err != nil {
 		t.Fatal(err)
 	}

@@ -182,7 +182,7 @@ func (c *conn) enter(hello *wire.Connect, g *auth.Grant, resumed bool) {
 	c.countLogin(loginOK)
 	c.audit("login", zap.Bool("resumed", resumed), zap.Stringer("remote", c.remote),
 		zap.String("client", c.sub.who.client), zap.Int64("expires_at", g.Expires))
-	c.sub.codec = c.loop.agree(hello.Codecs)
+	c.sub.codec, c.sub.member.takes = c.loop.agree(hello.Codecs), hello.Groups
 	c.sub.perSecond = c.maxMessages()
 	c.move(phaseOpen)
 	c.loop.gateway.log.Debug("client connected", zap.Uint64("conn", c.id),

@@ -82,6 +82,13 @@ type scratch struct {
 	members []*conn          // of the cohort being served
 	due     []*conn          // whose deadline has come
 	late    bool             // what is built is no measure of delays
+
+	// Of a cohort whose batches are sealed once, while it is being served.
+	sharing *cohort       // nil: each session seals for itself
+	sealed  []sealedFrame // of frames; none before the first member is served
+	shared  []byte        // WebSocket frames for all members, back to back
+	retired []*group      // that have ended since
+	group   []byte        // one plaintext about a group
 }
 
 // newLoop is called on the loop's goroutine.

@@ -59,6 +59,9 @@ type Settings struct {
 	Compress  CompressOptions
 	Topics    []TopicRule // the first that matches a topic decides
 	Auth      AuthOptions
+	// GroupSeal: batches are sealed once for all sessions of a loop that follow the
+	// same topics in the same way, and whose clients take that.
+	GroupSeal bool
 	// DrainWindow is the time over which Shutdown spreads its goodbyes, and the
 	// clients their coming back.
 	DrainWindow time.Duration

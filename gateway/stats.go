@@ -62,6 +62,7 @@ type Traffic struct {
 	// What batches were before and after compression, once per cohort; those
 	// that went out as they were are left out.
 	CompressedFrom, CompressedTo uint64
+	Groups                       GroupStats
 }
 
 // Handshakes counts how handshakes ended, by suite.

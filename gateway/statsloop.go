@@ -22,10 +22,7 @@ const (
 // loopStats are the counters of one loop: the loop writes, any goroutine reads.
 // Each loop has its own, so that none waits for another's cache lines.
 type loopStats struct {
-	recordsIn, recordsOut atomic.Uint64
-	bytesIn, bytesOut     atomic.Uint64
-
-	compressedFrom, compressedTo atomic.Uint64
+	trafficCounts
 
 	deliveryCounts
 	ticketsRefused atomic.Uint64
@@ -37,6 +34,16 @@ type loopStats struct {
 	times          loopTimes
 	ciphers        cipherCounts
 	logins         loginCounts
+}
+
+// trafficCounts are a loop's part of Traffic.
+type trafficCounts struct {
+	recordsIn, recordsOut atomic.Uint64
+	bytesIn, bytesOut     atomic.Uint64
+
+	compressedFrom, compressedTo atomic.Uint64
+
+	groups groupCounts
 }
 
 // deliveryCounts are a loop's Deliveries.
@@ -84,6 +91,7 @@ func (s *loopStats) addTo(to *Stats) {
 	s.times.lag.addTo(&to.Times.Lag)
 	s.ciphers.addTo(&to.Ciphers)
 	s.logins.addTo(&to.Logins)
+	s.groups.addTo(&to.Groups)
 }
 
 // batch counts one batch. received is when its first tick came, in microseconds

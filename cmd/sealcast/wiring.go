@@ -54,6 +54,7 @@ func (s *services) gatewaySettings(f *inForce) gateway.Settings {
 		Compress:    gateway.CompressOptions{Codecs: c.Compress.Codecs, MinBytes: c.Compress.MinBytes, Dictionary: f.dictionary},
 		Topics:      topicRules(c.Topics, &c.Batch),
 		Auth:        authOptions(f),
+		GroupSeal:   c.Fanout.Seal == config.SealGroup,
 		DrainWindow: min(c.Drain.Window, c.Drain.Timeout/2),
 	}
 }

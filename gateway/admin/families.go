@@ -77,6 +77,16 @@ func trafficFamilies() []family {
 				add(float64(s.gateway.BytesIn), "in")
 				add(float64(s.gateway.BytesOut), "out")
 			}},
+		{name: "sealcast_group_records_total", kind: counter, help: "Batches that were sealed once for a group of sessions (fanout.seal: group).",
+			values: func(s *sample, add func(float64, ...string)) { add(float64(s.gateway.Groups.Records)) }},
+		{name: "sealcast_group_keys_total", kind: counter, labels: []string{"event"},
+			help: "Keys of groups: made, each for another group (made); given to a member (given).",
+			values: func(s *sample, add func(float64, ...string)) {
+				add(float64(s.gateway.Groups.Made), "made")
+				add(float64(s.gateway.Groups.Keys), "given")
+			}},
+		{name: "sealcast_group_marks_total", kind: counter, help: "Marks, by which members check what they were sent of their group.",
+			values: func(s *sample, add func(float64, ...string)) { add(float64(s.gateway.Groups.Marks)) }},
 		{name: "sealcast_batch_ticks", kind: histogram, help: "Ticks of a batch, which is built once for all sessions with the same subscriptions.",
 			spread: func(s *sample) gateway.Distribution { return s.gateway.Times.BatchTicks }},
 		{name: "sealcast_batch_bytes", kind: histogram, help: "Bytes of a batch before encryption.",

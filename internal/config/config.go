@@ -29,6 +29,7 @@ type Config struct {
 	Topics     []Topic
 	Batch      Batch
 	Compress   Compress
+	Fanout     Fanout
 	Origins    []string // empty: any
 	Proxy      Proxy
 	Socket     Socket
@@ -197,6 +198,18 @@ type Socket struct {
 	Unsent     int // bytes; 0: no bound
 	ReusePort  bool
 }
+
+// Fanout is the section fanout.
+type Fanout struct{ Seal Seal }
+
+// Seal says for whom a record with ticks is sealed.
+type Seal string
+
+// The values of fanout.seal.
+const (
+	SealSession Seal = "session" // for each client
+	SealGroup   Seal = "group"   // once for clients that follow the same topics in the same way
+)
 
 // Limits is the section limits.
 type Limits struct {

@@ -22,7 +22,7 @@ func table(c *Config) []setting {
 	var all []setting
 	for _, part := range [][]setting{
 		generalSettings(c), adminSettings(&c.Admin), processSettings(c), cipherSettings(&c.Cipher), rekeySettings(&c.Cipher.Rekey), resumptionSettings(&c.Resumption), echoSettings(&c.Echo), redisSettings(&c.Redis), redisLoginSettings(&c.Redis), redisTLSSettings(&c.Redis.TLS),
-		topicSettings(c), batchSettings(&c.Batch), compressSettings(&c.Compress), originSettings(c), socketSettings(&c.Socket), limitSettings(&c.Limits), timeSettings(c), authSettings(&c.Auth), auditSettings(&c.Audit), logSettings(&c.Log),
+		topicSettings(c), batchSettings(&c.Batch), compressSettings(&c.Compress), fanoutSettings(&c.Fanout), originSettings(c), socketSettings(&c.Socket), limitSettings(&c.Limits), timeSettings(c), authSettings(&c.Auth), auditSettings(&c.Audit), logSettings(&c.Log),
 	} {
 		all = append(all, part...)
 	}
@@ -255,6 +255,14 @@ func socketSettings(s *Socket) []setting {
 		{"socket.reuseport", "false",
 			"Let a second gateway of the same user listen on the same addresses (SO_REUSEPORT), so that it is there before this one stops and no client is refused during a restart.",
 			atStart(boolean(&s.ReusePort))},
+	}
+}
+
+func fanoutSettings(c *Fanout) []setting {
+	return []setting{
+		{"fanout.seal", "session",
+			"session: every record is sealed for one client alone. group: a record with ticks is sealed once for all clients of an event loop that follow the same topics in the same way, and the same bytes go to each; they share a key until the next mark, at the latest a heartbeat (docs/security.md). For clients that take it; worth it for large batches, and where the cipher is slow.",
+			choice(&c.Seal, SealSession, SealGroup)},
 	}
 }
 

@@ -1,6 +1,6 @@
-// Package testenv tells tests how they are run: under the race detector, or with
-// a new key for every record (SEALCAST_TEST_REKEY=1 go test ./...), or at full size (SEALCAST_LONG=1). It is for
-// tests, never for programs.
+// Package testenv tells tests how they are run: under the race detector, with a
+// new key for every record (SEALCAST_TEST_REKEY=1 go test ./...), with groups, or
+// at full size (SEALCAST_LONG=1). It is for tests, never for programs.
 package testenv
 
 import (
@@ -22,3 +22,7 @@ func Rekey() record.Limits {
 
 // Long tells whether tests that take minutes are wanted too (SEALCAST_LONG=1).
 func Long() bool { return os.Getenv("SEALCAST_LONG") != "" }
+
+// Groups tells whether batches are to be sealed once for groups of sessions
+// (SEALCAST_TEST_SEAL=group go test ./...), where a test does not say.
+func Groups() bool { return os.Getenv("SEALCAST_TEST_SEAL") == "group" }
