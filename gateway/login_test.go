@@ -23,7 +23,7 @@ import (
 
 const tokenSecret = "0123456789abcdef0123456789abcdef"
 
-// tokens makes tokens for gateways of the realm default.
+// token makes tokens for gateways of the realm default.
 func token(t testing.TB, user string, life time.Duration, change ...func(jwt.MapClaims)) string {
 	t.Helper()
 	claims := jwt.MapClaims{"sub": user, "aud": "default", "iat": time.Now().Unix(), "exp": time.Now().Add(life).Unix(), "topics": []string{"md:**"}}
@@ -31,10 +31,16 @@ func token(t testing.TB, user string, life time.Duration, change ...func(jwt.Map
 		f(claims)
 	}
 	s, err := jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString([]byte(tokenSecret))
+	fatal(t, err)
+	return s
+}
+
+// fatal ends a test that could not be set up.
+func fatal(t testing.TB, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s
 }
 
 func topics(patterns ...string) func(jwt.MapClaims) {
@@ -44,9 +50,7 @@ func topics(patterns ...string) func(jwt.MapClaims) {
 func verifierOf(t testing.TB, change func(*auth.Options)) *auth.Verifier {
 	t.Helper()
 	key, err := auth.NewSecret("", []byte(tokenSecret))
-	if err != nil {
-		t.Fatal(err)
-	}
+	fatal(t, err)
 	o := auth.Options{Keys: []auth.Key{key}, Audience: "default", Now: time.Now, Claims: auth.Claims{Topics: "topics", Limits: "limits"}}
 	if change != nil {
 		change(&o)
@@ -78,9 +82,7 @@ func (s *server) dialAs(t testing.TB, token string, ticket *session.ClientTicket
 func (s *server) mustDialAs(t testing.TB, token string) *client.Conn {
 	t.Helper()
 	c, err := s.dialAs(t, token, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fatal(t, err)
 	return c
 }
 
@@ -146,9 +148,7 @@ func TestPlainIsNoWayInWithTokens(t *testing.T) {
 		t.Errorf("%s %s", resp.Status, body)
 	}
 	e, err := client.DialEcho(t.Context(), s.url("/echo"), s.options(suite.Plain))
-	if err != nil {
-		t.Fatal(err)
-	}
+	fatal(t, err)
 	_ = e.Close(context.Background())
 }
 
