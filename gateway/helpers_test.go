@@ -313,3 +313,11 @@ func eventually(t testing.TB, what string, ok func() bool) {
 		}
 	}
 }
+
+// fatal ends a test that could not be set up.
+func fatal(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -35,14 +35,6 @@ func token(t testing.TB, user string, life time.Duration, change ...func(jwt.Map
 	return s
 }
 
-// fatal ends a test that could not be set up.
-func fatal(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func topics(patterns ...string) func(jwt.MapClaims) {
 	return func(c jwt.MapClaims) { c["topics"] = patterns }
 }
