@@ -42,7 +42,7 @@ func TestGettingStartedInGo(t *testing.T) {
 	if err := program.Start(); err != nil {
 		t.Fatal(err)
 	}
-	tick := regexp.MustCompile(`(?m)^md:synth:[^:]+:ticker \d+ \{`)
+	tick := regexp.MustCompile(`(?m)^md:demo:[^:]+:ticker \d+ \{`)
 	eventually(t, patience, "a tick", func() bool { return tick.MatchString(out.String()) })
 	if err := program.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)

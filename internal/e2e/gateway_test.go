@@ -26,7 +26,12 @@ type gateway struct {
 // launch starts a gateway on free ports and does not wait for it.
 func launch(t testing.TB, sets []string, setups ...setup) *gateway {
 	t.Helper()
-	g := &gateway{listen: freeAddress(t), admin: freeAddress(t)}
+	return launchAt(t, freeAddress(t), freeAddress(t), sets, setups...)
+}
+
+func launchAt(t testing.TB, listen, admin string, sets []string, setups ...setup) *gateway {
+	t.Helper()
+	g := &gateway{listen: listen, admin: admin}
 	args := []string{"serve"}
 	for _, s := range append([]string{"listen=" + g.listen, "admin.listen=" + g.admin}, sets...) {
 		args = append(args, "--set", s)
