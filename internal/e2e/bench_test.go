@@ -3,6 +3,8 @@ package e2e
 import (
 	"encoding/json"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -178,4 +180,58 @@ func TestBenchDescriptors(t *testing.T) {
 	g := serve(t, nil)
 	p := start(t, "sealctl", []string{"bench", "echo", "ws://" + g.listen + "/echo", "--insecure", "--suites", "aes-128-gcm", "--connections", "1000"}, shell("ulimit -n 200"))
 	p.expect(1, "descriptors of one generator process", "ulimit -n")
+}
+
+// What one command measures, another shows: as a table, as a page that needs no
+// network, beside an earlier run.
+func TestBenchReport(t *testing.T) {
+	var files []string
+	for _, seed := range []string{"1", "2"} {
+		p, doc := bench(t, "echo", "--start", "--suites", "plain,aes-128-gcm", "--connections", "2", "--rate", "200", "--for", "200ms", "--warmup", "0s", "--seed", seed)
+		if p.expect(0); doc.Settings["seed"] == nil {
+			t.Errorf("settings %v", doc.Settings)
+		}
+		name := filepath.Join(t.TempDir(), seed+".json")
+		if err := os.WriteFile(name, []byte(p.stdout.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, name)
+	}
+	show := func(status int, args ...string) string {
+		p := start(t, "sealctl", append([]string{"report"}, args...))
+		p.expect(status)
+		return p.stdout.String()
+	}
+	if text := show(0, files[0]); !strings.Contains(text, "aes-128-gcm") || !strings.Contains(text, "P99.9") {
+		t.Errorf("text\n%s", text)
+	}
+	if text := show(0, files...); !strings.Contains(text, "before: ") || !strings.Contains(text, "echo rate plain") {
+		t.Errorf("comparison\n%s", text)
+	}
+	page := show(0, files[0], files[1], "-o", "html")
+	if !strings.Contains(page, "<svg") || !strings.Contains(page, "Compared with") || strings.Contains(page, "<script") || strings.Contains(page, "http://") || strings.Contains(page, "https://") {
+		t.Errorf("page\n%.3000s", page)
+	}
+	var again benchDoc
+	if err := json.Unmarshal([]byte(show(0, files[0], "-o", "json")), &again); err != nil || len(again.Results) != 2 {
+		t.Errorf("JSON again: %v, %d results", err, len(again.Results))
+	}
+	show(2, files[0], "-o", "pdf")
+	show(1, filepath.Join(t.TempDir(), "nothing.json"))
+	other := filepath.Join(t.TempDir(), "other.json")
+	if err := os.WriteFile(other, []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	show(1, other)
+}
+
+// A profile of the gateway over the measured part.
+func TestBenchProfile(t *testing.T) {
+	dir := t.TempDir()
+	p, _ := bench(t, "echo", "--start", "--suites", "aes-128-gcm", "--connections", "1", "--rate", "100", "--for", "1s", "--warmup", "0s", "--profile", dir)
+	p.expect(0)
+	found, err := filepath.Glob(filepath.Join(dir, "*.pprof"))
+	if err != nil || len(found) != 2 {
+		t.Errorf("profiles %v, %v; want one of the processor, one of the heap", found, err)
+	}
 }
