@@ -91,7 +91,7 @@ func (b *backlog) replace(e entry) bool {
 		return false
 	}
 	at, ok := b.slots[x.Topic]
-	if !ok || at < b.base || b.queue[at-b.base].epoch != e.epoch {
+	if !ok || at < b.base || !e.follows(&b.queue[at-b.base]) {
 		return false
 	}
 	old := &b.queue[at-b.base]
@@ -130,8 +130,7 @@ func (b *backlog) announce(x *control) {
 // leaves a gap in the place of the first of each topic. It returns how many gaps
 // have come or grown, and how many sequence numbers the ticks covered.
 func (b *backlog) drop(l *loop, all bool) (gaps int, dropped uint64) {
-	l.index.turn++
-	turn, table, queue := l.index.turn, l.settings().rules, b.queue
+	turn, table, queue := l.index.nextTurn(), l.settings().rules, b.queue
 	clear(b.slots)
 	b.count(-b.bytes)
 	b.queue, b.ticks, b.seams = queue[:0], 0, 0
@@ -156,6 +155,12 @@ func (b *backlog) drop(l *loop, all bool) (gaps int, dropped uint64) {
 			t.mark, t.at = turn, len(b.queue)
 		case *fanout.Reset:
 			t.mark = 0
+		case *seam:
+			turn = l.index.nextTurn()
+		case *control:
+			if x.fence { // what comes behind a Subscribed is not told before it
+				turn = l.index.nextTurn()
+			}
 		}
 		b.append(e, false)
 	}

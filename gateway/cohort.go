@@ -258,13 +258,14 @@ func (l *loop) letPass(t *loopTopic) {
 // several of its filters match.
 func (l *loop) collect(t *loopTopic, e entry, rule *policy) {
 	l.index.turn++
-	t.went(&e, l.index.turn)
+	turn := l.index.turn
+	t.went(&e, turn)
 	for _, h := range t.filters {
 		for _, co := range h.cohorts {
-			if co.turn == l.index.turn {
+			if co.turn == turn {
 				continue
 			}
-			co.turn = l.index.turn
+			co.turn = turn
 			if co.paces == nil || l.passes(co, t, &e, rule) {
 				l.put(co, e, rule)
 			}

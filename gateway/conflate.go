@@ -12,7 +12,13 @@ import (
 // first is the first sequence number that a tick covers.
 func (e *entry) first() uint64 { return e.what.(*fanout.Tick).Seq - e.skipped }
 
-// cover merges older, an earlier tick of the same topic and epoch, into e.
+// follows tells whether nothing is missing between older, a tick of the same topic,
+// and e. A hole is never covered: the client is to see it.
+func (e *entry) follows(older *entry) bool {
+	return e.epoch == older.epoch && e.first() <= older.what.(*fanout.Tick).Seq+1
+}
+
+// cover merges older, which e follows, into e.
 func (e *entry) cover(older *entry) {
 	e.skipped = e.what.(*fanout.Tick).Seq - min(e.first(), older.first())
 }
@@ -26,7 +32,7 @@ func (l *loop) merge(entries []entry) []entry {
 		e := entries[i]
 		if _, isTick := e.what.(*fanout.Tick); isTick && e.topic.policy(table).latest {
 			t := e.topic
-			if t.mark == turn && out[t.at].epoch == e.epoch {
+			if t.mark == turn && e.follows(&out[t.at]) {
 				e.cover(&out[t.at])
 				out[t.at] = e
 				continue
@@ -64,6 +70,9 @@ func (p *pace) admit(l *loop, e entry) bool {
 		p.pass(l, &e)
 		return true
 	}
+	if p.held.what != nil && !e.follows(&p.held) {
+		p.release(l)
+	}
 	if p.held.what != nil {
 		e.cover(&p.held)
 	} else {
@@ -88,11 +97,15 @@ func (p *pace) take(l *loop) (e entry, ok bool) {
 
 // ring lets the held tick pass.
 func (p *pace) ring(l *loop) {
+	l.index.turn++
+	p.release(l)
+}
+
+func (p *pace) release(l *loop) {
 	e, ok := p.take(l)
 	if !ok {
 		return
 	}
-	l.index.turn++
 	p.pass(l, &e)
 	rule := p.topic.policy(l.settings().rules)
 	if p.cohort != nil {

@@ -65,6 +65,12 @@ func newIndex() index {
 	}
 }
 
+// nextTurn is a number that nothing is marked with yet.
+func (x *index) nextTurn() uint64 {
+	x.turn++
+	return x.turn
+}
+
 // hold counts one more session on a filter and asks the hub for it if it is the first.
 func (l *loop) hold(f topic.Filter) *heldFilter {
 	h, ok := l.index.filters[f]
