@@ -34,7 +34,7 @@ build: ## build bin/sealcast and bin/sealctl
 test: deps lint check-generated ## everything that must pass: lint, unit, race and integration tests, the same with a key per record, the Python client, the browser client
 	go test ./...
 	go test -race ./...
-	SEALCAST_TEST_REKEY=1 go test -count=1 ./client ./gateway ./session ./internal/integration
+	SEALCAST_TEST_REKEY=1 SEALCAST_TEST_SEAL=group go test -count=1 ./client ./gateway ./session ./internal/integration
 	/usr/bin/python3 -m unittest discover -s examples/python
 	$(MAKE) test-web
 

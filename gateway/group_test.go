@@ -253,6 +253,7 @@ func TestClientsWithoutGroupsAreServedBeside(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = apart.Close(context.Background()) })
 	clients := []*client.Conn{apart, s.dial(t), s.dial(t)}
 	for _, c := range clients {
 		if _, err := c.Subscribe(t.Context(), "md:a"); err != nil {
@@ -315,6 +316,9 @@ func TestSlowMemberLeavesTheGroupAndComesBack(t *testing.T) {
 	var order []string
 	for i := 0; i < ticks; {
 		m := slow.next()
+		if m.GetNotice() != nil { // that it is slow: if that lasts
+			continue
+		}
 		if last := len(order) - 1; last < 0 || order[last] != m.String() {
 			order = append(order, m.String())
 		}
@@ -329,7 +333,7 @@ func TestSlowMemberLeavesTheGroupAndComesBack(t *testing.T) {
 		t.Errorf("the slow member got %v, want %v", order, want)
 	}
 	slow.ping()
-	slow.expect("pong")
+	slow.skip("pong")
 	s.hub.publish("md:a", []byte("back"))
 	slow.expect("key", "group batch")
 	if slow.keys[0].Id != slow.keys[1].Id {

@@ -22,7 +22,7 @@ import (
 var recordings = flag.String("recordings", "", "pattern of recorded feeds that TestRecordedFeeds replays besides the made-up one")
 
 // Recorded feeds, replayed with `sealctl feed --speed max`: to `sealctl tail`,
-// and to 8 clients on 2 event loops with each suite.
+// and to 8 clients on 2 event loops with each suite, sealed for each or for groups.
 func TestRecordedFeeds(t *testing.T) {
 	named, err := filepath.Glob(*recordings)
 	if err != nil || *recordings != "" && len(named) == 0 {
@@ -34,7 +34,9 @@ func TestRecordedFeeds(t *testing.T) {
 			t.Logf("%d ticks, %d topics", len(s), len(s.byTopic()))
 			t.Run("tail", func(t *testing.T) { replayToTail(t, path, s) })
 			for _, id := range chainSuites {
-				t.Run(id.String(), func(t *testing.T) { replayToClients(t, path, s, id) })
+				for _, seal := range []string{"session", "group"} {
+					t.Run(id.String()+" for each "+seal, func(t *testing.T) { replayToClients(t, path, s, id, seal) })
+				}
 			}
 		})
 	}
@@ -110,9 +112,9 @@ func replayToTail(t *testing.T, path string, s script) {
 	}
 }
 
-func replayToClients(t *testing.T, path string, s script, id suite.ID) {
+func replayToClients(t *testing.T, path string, s script, id suite.ID, seal string) {
 	r := redistest.Start(t)
-	g := serve(t, fromRedis(r, "loops=2", "cipher.allow_plain=true"))
+	g := serve(t, fromRedis(r, "loops=2", "cipher.allow_plain=true", "fanout.seal="+seal))
 	opts := g.options()
 	opts.Suites = []suite.ID{id}
 	a := gather(t, g.url(), opts, 8, s, "md:**")

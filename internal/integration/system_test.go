@@ -79,6 +79,7 @@ func startWith(t testing.TB, handshake *session.GatewayConfig, rules ...fanout.R
 			Slow:      gateway.SlowOptions{Queue: 4 << 20, Timeout: 10 * time.Second},
 			Heartbeat: gateway.HeartbeatOptions{Interval: 25 * time.Second, Timeout: 75 * time.Second},
 			Batch:     gateway.BatchOptions{MaxTicks: 256, MaxBytes: 16 << 10},
+			GroupSeal: testenv.Groups(),
 		},
 	})
 	if err != nil {
