@@ -22,6 +22,7 @@ type plainFrame struct {
 	start, end int
 	from, to   int // entries[from:to]
 	ticks      int
+	mark       bool   // a cursor behind the entries
 	merged     uint64 // earlier ticks that these stand for
 	batch      bool   // it is a Batch, which may be sealed for a group
 }

@@ -34,6 +34,7 @@ type cohort struct {
 	first   int    // member to be served first next time
 	turn    uint64 // of the last event that reached it
 	pending pending
+	marked  *fanout.Mark         // the cursor that was sent last
 	paces   map[*loopTopic]*pace // nil: no filter has a rate
 	sharing sharing
 }
@@ -216,9 +217,13 @@ func (l *loop) handOver(events []fanout.Event) {
 		case *fanout.Refused:
 			l.refused(e)
 		case *fanout.Recalled:
+			if e.Cursor != nil {
+				l.reach(&fanout.Mark{Cursor: e.Cursor})
+			}
 			l.recalled(e)
 		case *fanout.SourceState: // admin's /readyz tells it
 		case *fanout.Mark:
+			l.reach(e)
 		default:
 			l.gateway.log.DPanic("unknown event from the hub", zap.Any("event", e))
 		}
@@ -398,6 +403,7 @@ func (l *loop) serveCohort(co *cohort) {
 		q.entries = l.merge(q.entries)
 	}
 	l.build(q.entries, co.codec)
+	l.addMark(co, len(q.entries))
 	l.share(co)
 	first := co.first % max(len(co.members), 1)
 	co.first = first + 1

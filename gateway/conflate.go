@@ -51,9 +51,10 @@ type pace struct {
 	topic    *loopTopic
 	cohort   *cohort // nil: for the whole loop
 	interval time.Duration
-	next     int64 // of the loop's clock: the next tick may pass
-	held     entry // the newest tick that came since; nothing: none
-	alarm    alarm // at next, while one is held
+	next     int64  // of the loop's clock: the next tick may pass
+	held     entry  // the newest tick that came since; nothing: none
+	alarm    alarm  // at next, while one is held
+	holds    uint64 // how often one has been
 
 	sent, turn uint64 // of a cohort: the last tick that passed, and when
 }
@@ -77,6 +78,7 @@ func (p *pace) admit(l *loop, e entry) bool {
 		e.cover(&p.held)
 	} else {
 		l.alarms.set(&p.alarm, p.next)
+		l.holdsBack(p)
 	}
 	p.held = e
 	return false

@@ -63,7 +63,9 @@ func (l *loop) writeFrames(c *conn) int {
 	done, ticks, merged := 0, 0, uint64(0)
 	for i := range s.frames {
 		f := &s.frames[i]
-		l.sendArena(c, i)
+		if !f.mark || c.takesMark() {
+			l.sendArena(c, i)
+		}
 		done, ticks, merged = f.to, ticks+f.ticks, merged+f.merged
 		if len(s.out) < writeChunk && i < len(s.frames)-1 {
 			continue

@@ -30,7 +30,8 @@ type request struct {
 	options map[topic.Filter]options // of names, also of those that the session holds already
 	missing int                      // filters that are not confirmed
 	since   []fanout.Position
-	fresh   bool // no Subscribe: the hub was asked for last values after a gap
+	cursor  []byte // in streams; nil: none
+	fresh   bool   // no Subscribe: the hub was asked for last values after a gap
 }
 
 // onMessage is in 5 — plaintext to message.
@@ -105,6 +106,7 @@ func (c *conn) subscribe(m *wire.Subscribe) {
 	}
 	req := &request{conn: c, id: m.Id}
 	req.withPositions(m.Since)
+	req.cursor = m.Cursor
 	for _, s := range m.Subscriptions {
 		if c.phase != phaseOpen {
 			break // an Error was too much for a slow session
@@ -335,7 +337,7 @@ func (c *conn) heartbeat() {
 	c.lastBeat = c.loop.now
 	if c.phase == phaseOpen && c.sub != nil && !c.isSlow() { // a slow one gets records enough
 		c.send(&wire.ServerFrame{Message: &wire.ServerFrame_Heartbeat{
-			Heartbeat: &wire.Heartbeat{TimeUs: uint64(time.Now().UnixMicro()), Heads: c.loop.heads(c)}}})
+			Heartbeat: &wire.Heartbeat{TimeUs: uint64(time.Now().UnixMicro()), Heads: c.loop.heads(c), Cursor: c.cursor()}}})
 	}
 	if c.phase != phaseClosing { // the heartbeat was not too much for a slow session
 		c.sendFrame(ws.OpPing, nil)

@@ -26,6 +26,7 @@ type index struct {
 	lastID    uint32                     // of held filters
 	lastTopic uint32                     // no number in topics has been above it
 
+	cursors     cursors
 	compressors []*compressor // that sessions have agreed on
 	lastSerial  uint32        // of compressors
 }

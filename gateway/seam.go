@@ -59,7 +59,7 @@ func (l *loop) proceed(c *conn) {
 			l.grant(r, nil)
 			continue
 		}
-		ask := fanout.Recall{Since: r.since}
+		ask := fanout.Recall{Since: r.since, Cursor: r.cursor}
 		for _, h := range r.filters {
 			ask.Filters = append(ask.Filters, h.Filter)
 		}
@@ -126,6 +126,7 @@ func (l *loop) grant(r *request, memories map[uint32]*fanout.Memory) {
 		c.send(&wire.ServerFrame{Message: &wire.ServerFrame_Topics{Topics: &wire.Topics{Topics: more}}})
 	}
 	l.bridge(c, entries)
+	c.sendMark()
 }
 
 // keepHeld takes the names out whose filters the session does not have, and says

@@ -14,6 +14,7 @@ const (
 	fieldBatchBase     = 1
 	fieldBatchHeads    = 2
 	fieldBatchPayloads = 3
+	fieldBatchCursor   = 4
 
 	fieldHeadTopic   = 1
 	fieldHeadSeq     = 2
@@ -85,6 +86,16 @@ func AppendBatchFrame(dst []byte, items []BatchItem) []byte {
 		dst = append(dst, items[i].Payload...)
 	}
 	return dst
+}
+
+// AppendCursorFrame appends the plaintext of a record with a Batch that holds a
+// cursor and no ticks.
+func AppendCursorFrame(dst, cursor []byte) []byte {
+	dst = AppendPlainHeader(dst, CodecNone, 0)
+	dst = protowire.AppendTag(dst, fieldServerBatch, protowire.BytesType)
+	dst = protowire.AppendVarint(dst, uint64(sizeBytesField(fieldBatchCursor, len(cursor))))
+	dst = protowire.AppendTag(dst, fieldBatchCursor, protowire.BytesType)
+	return protowire.AppendBytes(dst, cursor)
 }
 
 // BatchFrameSize is the number of bytes that AppendBatchFrame appends.

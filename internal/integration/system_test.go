@@ -63,8 +63,17 @@ func startWith(t testing.TB, handshake *session.GatewayConfig, rules ...fanout.R
 	}
 	handshake.Key, handshake.HardwareAES = key, true
 	s := &system{redis: miniredis.RunT(t), key: key, rekey: handshake.Limits}
+	s.startHub(t, handshake, fanout.Options{Redis: fanout.Redis{Addrs: []string{s.redis.Addr()}}, WholeSource: true, Rules: rules})
+	return s
+}
+
+// startHub starts the gateway on a hub.
+func (s *system) startHub(t testing.TB, handshake *session.GatewayConfig, opt fanout.Options) {
+	t.Helper()
 	log := zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel))
-	hub := fanout.NewHub(fanout.Options{Redis: fanout.Redis{Addrs: []string{s.redis.Addr()}}, WholeSource: true, Rules: rules, Log: log})
+	opt.Log = log
+	hub := fanout.NewHub(opt)
+	var err error
 	s.Gateway, err = gateway.New(gateway.Options{
 		Loops:   2,
 		Realm:   realm,
@@ -86,7 +95,6 @@ func startWith(t testing.TB, handshake *session.GatewayConfig, rules ...fanout.R
 		t.Fatal(err)
 	}
 	s.serve(t, hub)
-	return s
 }
 
 // serve runs hub and gateway until the test ends.
