@@ -141,7 +141,7 @@ type frameCounter struct {
 
 // subscribeRaw connects and subscribes through the client, then reads the
 // connection itself, because opening records on the client's side allocates.
-func subscribeRaw(t *testing.T, s *server, id suite.ID, filter string, codecs ...wire.Codec) *frameCounter {
+func subscribeRaw(t testing.TB, s *server, id suite.ID, filter string, codecs ...wire.Codec) *frameCounter {
 	t.Helper()
 	f := &frameCounter{kind: wire.KindRecord}
 	if s.groups {
