@@ -44,9 +44,11 @@ type SessionInfo struct {
 type identity struct {
 	client, version string // at most maxIdentity bytes each
 
-	grant   *auth.Grant // nil before Connect
-	stamp   *auth.Stamp // nil: the session is not the registered one of its user
-	noticed bool        // told that the token expires
+	grant *auth.Grant // nil before Connect
+	stamp *auth.Stamp // nil: the session is not the registered one of its user
+	// noticeAt is when the client is to be told that its token expires, Unix
+	// seconds; 0: it has been told.
+	noticeAt int64
 }
 
 // maxIdentity bounds what is kept of a client's name, in bytes.

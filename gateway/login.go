@@ -172,7 +172,7 @@ func (c *conn) enter(hello *wire.Connect, g *auth.Grant, resumed bool) {
 		c.refuseLogin(err)
 		return
 	}
-	c.sub.who.grant = g
+	c.holdGrant(g)
 	if !c.takePlace() {
 		c.countLogin(loginDuplicate)
 		c.audit("refusal", zap.String("reason", "another session of the user is open"))
@@ -301,7 +301,7 @@ func (c *conn) onRefreshed(lg *login) {
 	}
 	c.countLogin(refreshed)
 	c.audit("refresh", zap.Int64("expires_at", lg.grant.Expires))
-	c.sub.who.grant, c.sub.who.noticed = lg.grant, false
+	c.holdGrant(lg.grant)
 	c.loop.wheel.set(c, c.deadline())
 	c.dropForbidden()
 	c.send(&wire.ServerFrame{Message: &wire.ServerFrame_Refreshed{Refreshed: &wire.Refreshed{
@@ -328,6 +328,15 @@ func (c *conn) dropForbidden() {
 
 var errNotCovered = errors.New(notCovered)
 
+// holdGrant puts a grant into force. The client is told of its end not before half
+// of the time is over: else one whose tokens live no longer than the notice would
+// be told again at each new token, and never come to rest.
+func (c *conn) holdGrant(g *auth.Grant) {
+	now, notice := c.loop.unix, int64(c.loop.settings().Auth.Notice/time.Second)
+	c.sub.who.grant = g
+	c.sub.who.noticeAt = max(g.Expires-notice, now+(g.Expires-now+1)/2)
+}
+
 // tokenDeadline is when the client is to be told that its token expires, or when
 // that happens, in ms of the loop's clock.
 func (c *conn) tokenDeadline() int64 {
@@ -335,8 +344,8 @@ func (c *conn) tokenDeadline() int64 {
 		return never
 	}
 	at := c.sub.who.grant.Expires
-	if !c.sub.who.noticed {
-		at -= int64(c.loop.settings().Auth.Notice / time.Second)
+	if c.sub.who.noticeAt != 0 {
+		at = min(at, c.sub.who.noticeAt)
 	}
 	return c.loop.now + (at-c.loop.unix)*1000
 }
@@ -351,7 +360,7 @@ func (c *conn) tokenDue() {
 		c.end(wire.CloseUnauthenticated, "the token has expired")
 		return
 	}
-	who.noticed = true
+	who.noticeAt = 0
 	c.send(&wire.ServerFrame{Message: &wire.ServerFrame_Notice{Notice: &wire.Notice{
 		Kind: wire.Notice_KIND_TOKEN_EXPIRES, Text: "the session ends when its token expires, unless it is refreshed",
 		ExpiresAtS: uint64(who.grant.Expires)}}})

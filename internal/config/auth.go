@@ -85,7 +85,7 @@ func authSettings(c *Auth) []setting {
 			"What happens to several sessions of one user, over all gateways of this Redis and realm. allow: they may be. reject: the first login stays, others are refused. replace: the newest login stays, the one before is closed (4409). Holds for sessions that begin from now on.",
 			choice(&c.OnDuplicate, auth.DuplicateAllow, auth.DuplicateReject, auth.DuplicateReplace)},
 		{"auth.expiry_notice", "1m",
-			"How long before its token expires a client is told, so that it can send another one.",
+			"How long before its token expires a client is told, so that it can send another one; not before half of the token's time is over.",
 			duration(&c.ExpiryNotice, 0, 24*time.Hour)},
 		{"auth.keep_revoked", "720h",
 			"How long a revocation without a duration is kept. Longer than any token lives.",
