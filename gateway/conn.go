@@ -282,7 +282,7 @@ func (c *conn) onHandshakeDone(job *session.Job) {
 
 // onRecord is in 4 — a record, opened in place.
 func (c *conn) onRecord(msg []byte) {
-	kind, plaintext, err := c.sess.Open(msg)
+	kind, plaintext, err := c.openRecord(msg)
 	if err != nil {
 		c.fail(err)
 		return
@@ -301,6 +301,17 @@ func (c *conn) onRecord(msg []byte) {
 	default:
 		c.onMessage(plaintext)
 	}
+}
+
+// openRecord opens a record, and now and then takes the time.
+func (c *conn) openRecord(msg []byte) (wire.Kind, []byte, error) {
+	if !c.loop.stats.openSampled() {
+		return c.sess.Open(msg)
+	}
+	begin := time.Now()
+	kind, plaintext, err := c.sess.Open(msg)
+	c.loop.stats.times.open.observe(int64(time.Since(begin)))
+	return kind, plaintext, err
 }
 
 // sendFrame appends one whole frame to what is written this turn.

@@ -106,6 +106,7 @@ type Times struct {
 	BatchBytes Distribution // its plaintext
 	BatchDelay Distribution // from a batch's first tick at the source until it is built; one batch in 16
 	Seal       Distribution // one record in 256
+	Open       Distribution // one record in 256
 	Lag        Distribution // from the wish to wake a loop until it does; five times a second or more
 }
 

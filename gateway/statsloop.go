@@ -13,7 +13,7 @@ import (
 
 const (
 	// sealSample is one in how many records is timed, because reading the clock
-	// twice costs about as much as sealing.
+	// twice costs about as much as sealing, and opening.
 	sealSample = 256
 	// delaySample is one in how many batches has its delay measured.
 	delaySample = 16
@@ -59,10 +59,10 @@ func (c *deliveryCounts) addTo(to *Deliveries) {
 	to.OverTotal += c.overTotal.Load()
 }
 
-// loopTimes are a loop's distributions. seals and batches choose the samples.
+// loopTimes are a loop's distributions. seals, opens and batches choose the samples.
 type loopTimes struct {
-	batchTicks, batchBytes, batchDelay, seal, lag histogram
-	seals, batches                                uint32 // owned by the loop
+	batchTicks, batchBytes, batchDelay, seal, open, lag histogram
+	seals, opens, batches                               uint32 // owned by the loop
 }
 
 // addTo adds the loop's numbers to the gateway's.
@@ -88,6 +88,7 @@ func (s *loopStats) addTo(to *Stats) {
 	s.times.batchBytes.addTo(&to.Times.BatchBytes)
 	s.times.batchDelay.addTo(&to.Times.BatchDelay)
 	s.times.seal.addTo(&to.Times.Seal)
+	s.times.open.addTo(&to.Times.Open)
 	s.times.lag.addTo(&to.Times.Lag)
 	s.ciphers.addTo(&to.Ciphers)
 	s.logins.addTo(&to.Logins)
@@ -109,6 +110,12 @@ func (s *loopStats) batch(ticks, bytes int, received int64) {
 func (s *loopStats) sealSampled() bool {
 	s.times.seals++
 	return s.times.seals%sealSample == 0
+}
+
+// openSampled tells whether to time the record that is about to be opened.
+func (s *loopStats) openSampled() bool {
+	s.times.opens++
+	return s.times.opens%sealSample == 0
 }
 
 // closer is who ended a connection.
@@ -248,6 +255,7 @@ func newTimes() Times {
 		BatchBytes: newDistribution(firstBytes, 1),
 		BatchDelay: newDistribution(firstDelay, 1e9),
 		Seal:       newDistribution(firstSeal, 1e9),
+		Open:       newDistribution(firstSeal, 1e9),
 		Lag:        newDistribution(firstLag, 1e9),
 	}
 }
@@ -261,7 +269,7 @@ type histogram struct {
 
 func (t *loopTimes) init() {
 	t.batchTicks.base, t.batchBytes.base = firstTicks, firstBytes
-	t.batchDelay.base, t.seal.base, t.lag.base = firstDelay, firstSeal, firstLag
+	t.batchDelay.base, t.seal.base, t.open.base, t.lag.base = firstDelay, firstSeal, firstSeal, firstLag
 }
 
 // observe counts v; what is negative, because a clock was set back, counts as 0.

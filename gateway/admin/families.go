@@ -102,6 +102,8 @@ func trafficFamilies() []family {
 			spread: func(s *sample) gateway.Distribution { return s.gateway.Times.BatchDelay }},
 		{name: "sealcast_seal_seconds", kind: histogram, help: "Time to seal a record; one record in 256.",
 			spread: func(s *sample) gateway.Distribution { return s.gateway.Times.Seal }},
+		{name: "sealcast_open_seconds", kind: histogram, help: "Time to open a record; one record in 256.",
+			spread: func(s *sample) gateway.Distribution { return s.gateway.Times.Open }},
 		{name: "sealcast_cipher_lookups_total", kind: counter, labels: []string{"result"},
 			help: "Records whose expanded key was kept (hit), had to be expanded (miss), or was expanded without being kept (bypass).",
 			values: func(s *sample, add func(float64, ...string)) {

@@ -91,6 +91,9 @@ func TestBenchEcho(t *testing.T) {
 		if r["messages"].(float64) == 0 || r["repeats"].(float64) != 2 {
 			t.Errorf("%v messages in %v repeats", r["messages"], r["repeats"])
 		}
+		if gateway := r["gateway"].(map[string]any); r["load"] == "saturate" && r["suite"] != "websocket" && (gateway["seal_us"] == nil || gateway["open_us"] == nil) {
+			t.Errorf("no times of sealing and opening: %v", gateway)
+		}
 		_, compared := r["vs_baseline"]
 		if compared != (r["suite"] != "plain") {
 			t.Errorf("%v is compared with plain: %v", r["suite"], compared)

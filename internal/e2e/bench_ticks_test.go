@@ -33,6 +33,16 @@ func TestBenchFanout(t *testing.T) {
 	}
 }
 
+// Batches that are sealed once for a group are verified as all others.
+func TestBenchGroups(t *testing.T) {
+	p, doc := bench(t, quick("fanout", "--suites", "aes-128-gcm", "--subscribers", "10", "--rate", "200", "--set", "fanout.seal=group")...)
+	p.expect(0)
+	wantResult(t, doc.Results[0])
+	if counts := doc.Results[0]["counts"].(map[string]any); counts["group records"] == nil || counts["ticks delivered"].(float64) != 10*counts["ticks published"].(float64) {
+		t.Errorf("counts %v", counts)
+	}
+}
+
 // A variant that the gateway refuses is left out, and said so.
 func TestBenchVariantRefused(t *testing.T) {
 	p, doc := bench(t, quick("echo", "--suites", "aes-128-gcm", "--connections", "2", "--rate", "100", "--vary", "limits.fragments=16|nonsense")...)

@@ -65,7 +65,7 @@ func (p *Peer) AppendConnect(dst []byte, version string) ([]byte, error) {
 		codecs = append(codecs, uint32(id))
 	}
 	return p.appendClient(dst, connectSize, &wire.ClientFrame{Message: &wire.ClientFrame_Connect{Connect: &wire.Connect{
-		Token: p.cfg.Token, Codecs: codecs, ClientName: "sealctl bench", ClientVersion: version,
+		Token: p.cfg.Token, Codecs: codecs, ClientName: "sealctl bench", ClientVersion: version, Groups: true,
 	}}})
 }
 
