@@ -281,11 +281,11 @@ func allCases(b *load, d *bed) ([]loadgen.Case, error) {
 		return err
 	}
 	parts := []func() error{
-		func() error {
-			return part("echo", loadFlags{loads: []string{loadgen.LoadSingle, loadgen.LoadRate, loadgen.LoadSaturate}, rate: 5000, connections: []string{"500"}}, fanFlags{}, echoCases)
+		func() error { // first: memory that others have left would not be the connections'
+			return part("idle", loadFlags{rate: 1, connections: []string{"2000"}}, fanFlags{steps: 4, active: 0.05}, idleCases)
 		},
 		func() error {
-			return part("idle", loadFlags{rate: 1, connections: []string{"2000"}}, fanFlags{steps: 4, active: 0.05}, idleCases)
+			return part("echo", loadFlags{loads: []string{loadgen.LoadSingle, loadgen.LoadRate, loadgen.LoadSaturate}, rate: 5000, connections: []string{"500"}}, fanFlags{}, echoCases)
 		},
 		func() error { return part("handshake", loadFlags{}, fanFlags{}, handshakeCases) },
 	}
