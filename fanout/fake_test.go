@@ -183,6 +183,8 @@ func eventText(e Event) string {
 			s += fmt.Sprintf(" %s=%d/%d", t.Name, t.Number, t.NextSeq)
 		}
 		return s
+	case *Forgotten:
+		return fmt.Sprintf("forgotten %d", e.Topic)
 	case *Refused:
 		return "refused " + e.Filter.String()
 	}

@@ -39,7 +39,7 @@ type Loop interface {
 	Post(events []Event)
 }
 
-// Event is a *Tick, *Reset, *Opened, *Confirmed, *Refused, *Recalled, *SourceState or *Mark. A loop gets events
+// Event is a *Tick, *Reset, *Opened, *Confirmed, *Refused, *Recalled, *SourceState, *Mark or *Forgotten. A loop gets events
 // in the order in which they happened at the source. After Release it may still
 // see events of the filter's topics that were posted before.
 type Event interface{ event() }
@@ -104,6 +104,11 @@ type SourceState struct {
 	Topics []uint32 // numbers; nil: all. Shared; not to be written
 }
 
+// Forgotten says that nothing has happened in a topic for so long that it is given
+// up. It is no end: with its next tick it is Opened again, under the same number
+// and, unless ticks may have been lost meanwhile, epoch.
+type Forgotten struct{ Topic uint32 }
+
 // Mark says that the loop has been given, in this and earlier hand-overs, all ticks
 // of its filters up to a position in the source's streams. A client that was sent
 // all of them can go on from there, at any gateway of the same Redis.
@@ -153,3 +158,4 @@ func (*Recalled) event()  {}
 
 func (*SourceState) event() {}
 func (*Mark) event()        {}
+func (*Forgotten) event()   {}

@@ -71,6 +71,7 @@ type book struct {
 	standing   []*want // of the rules
 	discovered int     // topics that were opened by a message
 	lastNumber uint32
+	rested     map[string]rest // by name
 	outage     outage
 	progress   progress
 }

@@ -27,7 +27,7 @@ type Options struct {
 	Rules        []Rule        // what is kept of which topics
 	HistoryBytes int           // bound for all that is kept; default 256 MiB
 	MaxTopics    int           // topics that publishers may open under patterns, and as many that clients may open by name; default: no bound
-	TopicIdle    time.Duration // after which a topic is forgotten that nobody follows and of which nothing is kept; default 1 h
+	TopicIdle    time.Duration // without a tick, after which a topic is forgotten that nobody follows by name and of which nothing is kept; default 1 h
 
 	Log    *zap.Logger      // default: none
 	Now    func() time.Time // default time.Now

@@ -15,8 +15,9 @@ import (
 // that matches a topic decides.
 type Rule struct {
 	Match    topic.Filter
-	Snapshot bool // the last value, for whoever subscribes later
-	History  int  // the last ticks, so many, for subscribers that come back
+	Snapshot bool          // the last value, for whoever subscribes later
+	History  int           // the last ticks, so many, for subscribers that come back
+	MaxAge   time.Duration // of ticks of the history; 0: any. The last value of Snapshot stays
 }
 
 // keep is how many ticks of a topic the rule keeps.
@@ -313,16 +314,4 @@ func (h *Hub) logFull(said *time.Time, message string) {
 		*said = now
 		h.opt.Log.Warn(message, zap.Int("topics", h.opt.MaxTopics))
 	}
-}
-
-// sweep forgets topics in which no loop has an interest, of which nothing is
-// kept any more, and for which no tick has come for a while.
-func (h *Hub) sweep() {
-	before := h.opt.Now().Add(-h.opt.TopicIdle).UnixMicro()
-	for _, f := range h.topics {
-		if f.loops.empty() && f.past.count == 0 && f.touched < before {
-			h.forget(f)
-		}
-	}
-	h.count.gauge(h)
 }

@@ -105,6 +105,7 @@ func (h *Hub) cursor() []byte {
 
 // lapse resets the topics of a stream of which entries are gone.
 func (h *Hub) lapse(stream int, cause wire.Cause) {
+	clear(h.rested)
 	for _, f := range h.topics {
 		if f.cover != nil && (f.stream == stream || f.stream == 0) {
 			h.renew(f, cause)

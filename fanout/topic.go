@@ -107,23 +107,25 @@ func (h *Hub) discover(name string, it *item) *feed {
 // open makes a topic and tells the loops that have a confirmed filter for it.
 // It returns nil when topic numbers have run out.
 func (h *Hub) open(name string) *feed {
-	if h.lastNumber == math.MaxUint32 {
-		h.count.unnumbered.Add(1)
-		return nil
-	}
-	h.lastNumber++
 	h.nodes = h.root.above(h.nodes[:0], name)
 	f := &feed{
 		name:    name,
-		number:  h.lastNumber,
 		epoch:   h.newEpoch(0),
 		next:    h.firstSeq(),
 		loops:   wanted(h.nodes),
 		cover:   oldest(h.nodes),
-		node:    h.root.grow(name),
 		rule:    h.rule(name),
 		touched: h.opt.Now().UnixMicro(),
 	}
+	if !h.wakeUp(f) {
+		if h.lastNumber == math.MaxUint32 {
+			h.count.unnumbered.Add(1)
+			return nil
+		}
+		h.lastNumber++
+		f.number = h.lastNumber
+	}
+	f.node = h.root.grow(name)
 	f.node.topic = f
 	h.topics[name] = f
 	h.send(&f.loops, &Opened{f.state()})
@@ -176,6 +178,7 @@ func (h *Hub) newEpoch(before uint64) uint64 {
 func (h *Hub) overflow(dropped map[string]struct{}) {
 	h.logOverflow()
 	if dropped == nil {
+		clear(h.rested)
 		for _, f := range h.topics {
 			h.overflown(f)
 		}

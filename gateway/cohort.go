@@ -214,6 +214,8 @@ func (l *loop) handOver(events []fanout.Event) {
 			}
 		case *fanout.Confirmed:
 			l.confirmed(e)
+		case *fanout.Forgotten:
+			l.forget(e.Topic)
 		case *fanout.Refused:
 			l.refused(e)
 		case *fanout.Recalled:

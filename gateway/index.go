@@ -115,6 +115,25 @@ func (l *loop) drop(h *heldFilter) {
 	}
 }
 
+// forget drops a topic that is idle and comes only by patterns.
+func (l *loop) forget(number uint32) {
+	t, ok := l.index.topics[number]
+	if !ok {
+		return
+	}
+	l.letPass(t)
+	for _, h := range t.filters {
+		h.topics = without(h.topics, t)
+		for _, co := range h.cohorts {
+			if p := co.paces[t]; p != nil {
+				p.take(l)
+				delete(co.paces, t)
+			}
+		}
+	}
+	delete(l.index.topics, number)
+}
+
 // without removes the first v, not keeping the order.
 func without[T comparable](s []T, v T) []T {
 	i := slices.Index(s, v)

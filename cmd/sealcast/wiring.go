@@ -236,7 +236,7 @@ func (s *services) parts() (admin.Gateway, admin.Hub) {
 func hubRules(topics []config.Topic) []fanout.Rule {
 	var rules []fanout.Rule
 	for _, t := range topics {
-		rules = append(rules, fanout.Rule{Match: t.Match, Snapshot: t.Snapshot, History: t.History})
+		rules = append(rules, fanout.Rule{Match: t.Match, Snapshot: t.Snapshot, History: t.History, MaxAge: t.HistoryAge})
 	}
 	return rules
 }

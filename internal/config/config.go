@@ -143,13 +143,14 @@ type RedisTLS struct {
 // Topic is one entry of topics. The first entry whose Match fits a topic's
 // name decides.
 type Topic struct {
-	Match    topic.Filter
-	Policy   Policy
-	Snapshot bool    // keep the last value
-	History  int     // keep so many ticks
-	Compress string  // class; CompressOff: never compressed
-	MaxRate  float64 // ticks a second, with PolicyLatest; 0: no bound
-	Batch    TopicBatch
+	Match      topic.Filter
+	Policy     Policy
+	Snapshot   bool          // keep the last value
+	History    int           // keep so many ticks
+	HistoryAge time.Duration // of the history; 0: any
+	Compress   string        // class; CompressOff: never compressed
+	MaxRate    float64       // ticks a second, with PolicyLatest; 0: no bound
+	Batch      TopicBatch
 }
 
 // TopicBatch is what an entry of topics wants of batches that hold its ticks.

@@ -99,7 +99,7 @@ func checkRealm(s string) error {
 }
 
 // topicForm is what an entry of topics looks like.
-const topicForm = "{match: NAME OR PATTERN, policy: latest or every, snapshot: true or false, history: 0 to 1000000, compress: CLASS or off, max_rate: 0 to 1000, batch: {max_delay, max_ticks, max_bytes}}"
+const topicForm = "{match: NAME OR PATTERN, policy: latest or every, snapshot: true or false, history: 0 to 1000000, history_age: TIME, compress: CLASS or off, max_rate: 0 to 1000, batch: {max_delay, max_ticks, max_bytes}}"
 
 // topics is a list of them.
 func topics(field *[]Topic) kind {
@@ -110,7 +110,7 @@ func topics(field *[]Topic) kind {
 			var b strings.Builder
 			for _, t := range *field {
 				fmt.Fprintf(&b, "\n- {match: %s, policy: %s, snapshot: %t, history: %d, compress: %s%s}",
-					doubleQuote(t.Match.String()), t.Policy, t.Snapshot, t.History, quote(t.Compress), showPace(&t))
+					doubleQuote(t.Match.String()), t.Policy, t.Snapshot, t.History, quote(t.Compress), showAge(&t)+showPace(&t))
 			}
 			if b.Len() == 0 {
 				return "[]"
@@ -139,17 +139,26 @@ func topics(field *[]Topic) kind {
 	}
 }
 
+// showAge is history_age, if it is set.
+func showAge(t *Topic) string {
+	if t.HistoryAge == 0 {
+		return ""
+	}
+	return ", history_age: " + formatDuration(t.HistoryAge)
+}
+
 // topicEntry reads one entry.
 func topicEntry(n *yaml.Node) (Topic, []problem) {
 	entry := Topic{Policy: PolicyEvery, Compress: publicClass, Batch: TopicBatch{MaxDelay: -1}}
-	problems := mapping(n, topicForm, []string{"match", "policy", "snapshot", "history", "compress", "max_rate", "batch"}, map[string]kind{
-		"match":    scalar(&entry.Match, "a topic's name or a pattern", parseMatch, topic.Filter.String),
-		"policy":   choice(&entry.Policy, PolicyLatest, PolicyEvery),
-		"snapshot": boolean(&entry.Snapshot),
-		"history":  whole(&entry.History, 0, 1_000_000),
-		"compress": text(&entry.Compress, 64, "the name of a class, or off", checkClass),
-		"max_rate": rate(&entry.MaxRate),
-		"batch":    topicBatch(&entry.Batch),
+	problems := mapping(n, topicForm, []string{"match", "policy", "snapshot", "history", "history_age", "compress", "max_rate", "batch"}, map[string]kind{
+		"match":       scalar(&entry.Match, "a topic's name or a pattern", parseMatch, topic.Filter.String),
+		"policy":      choice(&entry.Policy, PolicyLatest, PolicyEvery),
+		"snapshot":    boolean(&entry.Snapshot),
+		"history":     whole(&entry.History, 0, 1_000_000),
+		"history_age": duration(&entry.HistoryAge, 0, 30*24*time.Hour),
+		"compress":    text(&entry.Compress, 64, "the name of a class, or off", checkClass),
+		"max_rate":    rate(&entry.MaxRate),
+		"batch":       topicBatch(&entry.Batch),
 	})
 	if problems == nil && entry.Match == (topic.Filter{}) {
 		problems = []problem{{n, "", "has no match", `add match: "**" for all topics`}}

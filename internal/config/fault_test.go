@@ -167,7 +167,7 @@ func TestFaultsInTopics(t *testing.T) {
 	rule := "* stands for one whole segment between colons, ** for the rest and only at the end"
 	for _, c := range []struct{ name, file, want string }{
 		{"no list", "topics: all",
-			`gw.yaml:1: topics: "all" is not a mapping | allowed: {match: NAME OR PATTERN, policy: latest or every, snapshot: true or false, history: 0 to 1000000, compress: CLASS or off, max_rate: 0 to 1000, batch: {max_delay, max_ticks, max_bytes}}`},
+			`gw.yaml:1: topics: "all" is not a mapping | allowed: {match: NAME OR PATTERN, policy: latest or every, snapshot: true or false, history: 0 to 1000000, history_age: TIME, compress: CLASS or off, max_rate: 0 to 1000, batch: {max_delay, max_ticks, max_bytes}}`},
 		{"no match", "topics: [{policy: every}]",
 			`gw.yaml:1: topics[0]: has no match | add match: "**" for all topics`},
 		{"unknown key", "topics:\n- match: a\n  polcy: every",

@@ -194,7 +194,7 @@ func redisTLSSettings(c *RedisTLS) []setting {
 func topicSettings(c *Config) []setting {
 	return []setting{
 		{"topics", `[{match: "md:*:*:ticker", policy: latest, snapshot: true, history: 1}, {match: "**", policy: every}]`,
-			"What may become of ticks on their way to a client; the first entry that matches a topic decides, and every holds where none does. policy latest: of ticks that wait together, for their batch or for a slow client, only the newest is delivered, and says which others it stands for. every: each tick is delivered, or the client is told of the gap. max_rate: with latest, so many ticks a second of each topic at most, the newest each time; 0: as they come. batch: other bounds than those of the section batch, for batches that hold a tick of these topics. snapshot: the last value is kept, for whoever subscribes later. history: so many ticks are kept, for clients that come back; topics with either are subscribed at Redis from the start. compress: a class, or off; ticks of different classes never share a compressed record, so that the length of a record says nothing about a topic of one class to whoever can publish to another. Give topics whose content is a secret a class of their own.",
+			"What may become of ticks on their way to a client; the first entry that matches a topic decides, and every holds where none does. policy latest: of ticks that wait together, for their batch or for a slow client, only the newest is delivered, and says which others it stands for. every: each tick is delivered, or the client is told of the gap. max_rate: with latest, so many ticks a second of each topic at most, the newest each time; 0: as they come. batch: other bounds than those of the section batch, for batches that hold a tick of these topics. snapshot: the last value is kept, for whoever subscribes later. history: so many ticks are kept, for clients that come back; history_age: for so long, 0 is any time; topics with either are subscribed at Redis from the start. compress: a class, or off; ticks of different classes never share a compressed record, so that the length of a record says nothing about a topic of one class to whoever can publish to another. Give topics whose content is a secret a class of their own.",
 			topics(&c.Topics)},
 	}
 }
@@ -305,7 +305,7 @@ func limitSettings(c *Limits) []setting {
 			"Most topics that publishers may bring into being under patterns, and as many again that clients may by subscribing to names. Ticks of further ones are dropped, subscriptions to further names refused; both are counted and logged. 0: any number, which lets every client fill the memory.",
 			atStart(whole(&c.Topics, 0, 100_000_000))},
 		{"limits.topic_idle", "1h",
-			"A topic that has had no tick for this long is forgotten if nobody is subscribed to it and nothing of it is kept.",
+			"A topic that has had no tick for this long is forgotten if nobody is subscribed to it by name and nothing of it is kept. It comes back with its next tick, and nobody takes its silence for a loss.",
 			atStart(duration(&c.TopicIdle, time.Second, 30*24*time.Hour))},
 		{"limits.history_bytes", "256MiB",
 			"Memory for last values and history of all topics together. Beyond it the oldest go, which is counted.",
