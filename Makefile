@@ -47,8 +47,8 @@ web/node_modules: web/package-lock.json
 	@touch $@
 
 .PHONY: test-long
-test-long: deps ## what takes longer: more mutated streams, fuzzing
-	SEALCAST_LONG=1 go test -count=1 ./gateway ./internal/integration
+test-long: deps ## what takes longer: more mutated streams, thousands of sessions, fuzzing
+	SEALCAST_LONG=1 go test -count=1 -timeout 30m ./gateway ./internal/integration ./internal/e2e
 	$(MAKE) test-deploy
 	$(MAKE) fuzz
 
@@ -58,6 +58,13 @@ bench: build ## run every load test for a short while against a gateway of its o
 	bin/sealctl report -o html bench-report.json > bench-report.html
 	bin/sealctl report bench-report.json
 	@echo "bench-report.html has the charts"
+
+# How long `make soak` lasts; memory is judged from 10m on.
+SOAK ?= 30m
+
+.PHONY: soak
+soak: deps ## 30 minutes of mixed load, with accounts of every tick and of memory (SOAK=30m)
+	SOAK=$(SOAK) go test -count=1 -timeout 0 -v -run '^TestSoak$$' ./internal/e2e
 
 .PHONY: lint
 lint: ## gofmt, go vet, staticcheck; build and vet for the other systems
