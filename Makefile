@@ -47,8 +47,8 @@ web/node_modules: web/package-lock.json
 	@touch $@
 
 .PHONY: test-long
-test-long: deps ## what takes longer: more mutated streams, thousands of sessions, fuzzing
-	SEALCAST_LONG=1 go test -count=1 -timeout 30m ./gateway ./internal/integration ./internal/e2e
+test-long: deps ## what takes longer: more mutated streams, failures of Redis, thousands of sessions, fuzzing
+	SEALCAST_LONG=1 go test -count=1 -timeout 30m ./fanout ./gateway ./internal/integration ./internal/e2e
 	$(MAKE) test-deploy
 	$(MAKE) fuzz
 
