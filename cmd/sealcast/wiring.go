@@ -215,13 +215,18 @@ func (f *inForce) redis() fanout.Redis {
 }
 
 func (s *services) adminOptions() admin.Options {
-	return admin.Options{Ready: s.notReady, Info: s.info, Access: s.access, Parts: s.parts, Log: s.log.Logger,
+	return admin.Options{Ready: s.notReady, Info: s.info, Access: s.access, Page: s.page, Parts: s.parts, Log: s.log.Logger,
 		ReusePort: s.settings().Socket.ReusePort}
 }
 
 func (s *services) access() admin.Access {
 	c := &s.settings().Admin
 	return admin.Access{Token: c.Token.Reveal(), Pprof: c.Pprof}
+}
+
+func (s *services) page() admin.Page {
+	c := s.settings()
+	return admin.Page{Served: c.Admin.Page, PublicURL: c.PublicURL, Listen: s.listener.Addr()}
 }
 
 // parts may be asked from the start on; gateway and hub are there once it is over.

@@ -13,7 +13,15 @@ import (
 
 // open are the paths that never want a token: probes have none, and a page must
 // load before it can ask for one.
-var open = []string{"/", "/healthz", "/readyz"}
+var open = append([]string{"/", "/healthz", "/readyz", "/page.json"}, pagePaths()...)
+
+func pagePaths() []string {
+	paths := pageNames()
+	for i, name := range paths {
+		paths[i] = "/" + name
+	}
+	return paths
+}
 
 // withToken lets requests pass that need no token or have the right one.
 func withToken(access func() Access, next http.Handler) http.Handler {

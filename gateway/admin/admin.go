@@ -34,6 +34,7 @@ type Options struct {
 	Ready  func() []string // why the gateway is not ready; empty if it is
 	Info   func() Info
 	Access func() Access
+	Page   func() Page
 	Parts  func() (Gateway, Hub) // nil, nil as long as the gateway starts
 	Log    *zap.Logger
 	// ReusePort lets another process listen on the same address, which answers
@@ -132,7 +133,7 @@ func ignoreClosed(err error) error {
 	return err
 }
 
-// index is what / tells as long as there is no page.
+// index is what / tells without the page.
 const index = `Sealcast gateway
 
 /healthz
@@ -148,7 +149,7 @@ const index = `Sealcast gateway
 // are answered with 405.
 func Handler(o Options) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, index) })
+	addPage(mux, o)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		text(w, http.StatusOK, "ok\n")
 	})

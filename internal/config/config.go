@@ -47,6 +47,7 @@ type Admin struct {
 	Listen string
 	Token  Secret
 	Pprof  bool
+	Page   bool
 }
 
 // Cipher is the section cipher. Suites never holds plain; AllowPlain stands

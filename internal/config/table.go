@@ -46,11 +46,14 @@ func adminSettings(c *Admin) []setting {
 			"Address of the admin interface: health, metrics, sessions, topics. Beyond loopback, set a token.",
 			atStart(text(&c.Listen, 300, "HOST:PORT", checkAddress))},
 		{"admin.token", `""`,
-			"Token that every path but /, /healthz and /readyz then wants, as `Authorization: Bearer TOKEN`. Better given as SEALCAST_ADMIN_TOKEN than in a file; never shown or logged. Empty: none is asked for.",
+			"Token that every path but /healthz, /readyz and the page's files then wants, as `Authorization: Bearer TOKEN`. Better given as SEALCAST_ADMIN_TOKEN than in a file; never shown or logged. Empty: none is asked for.",
 			hidden(&c.Token, 4096)},
 		{"admin.pprof", "false",
 			"Serve /debug/pprof/: profiles and stacks of the process. A profile costs some speed while it is taken.",
 			boolean(&c.Pprof)},
+		{"admin.page", "true",
+			"Serve the live page at /. Its files want no token; what it shows does.",
+			boolean(&c.Page)},
 	}
 }
 
