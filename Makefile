@@ -31,7 +31,7 @@ build: ## build bin/sealcast and bin/sealctl
 	go build -trimpath -ldflags '-X github.com/sealcast/sealcast/internal/version.release=$(VERSION)' -o bin/ ./cmd/sealcast ./cmd/sealctl
 
 .PHONY: test
-test: deps lint check-generated ## everything that must pass: lint, unit, race and integration tests, the same with a key per record, the Python client, the browser client
+test: deps lint check-generated ## everything that must pass: lint, unit, race and integration tests, the same with a key per record, the Python client, the browser client and the page
 	go test ./...
 	go test -race ./...
 	SEALCAST_TEST_REKEY=1 SEALCAST_TEST_SEAL=group go test -count=1 ./client ./gateway ./session ./internal/integration
@@ -39,8 +39,12 @@ test: deps lint check-generated ## everything that must pass: lint, unit, race a
 	$(MAKE) test-web
 
 .PHONY: test-web
-test-web: deps web/node_modules ## the client for browsers and Node: types, vectors, and against the gateway
-	cd web && npm run --silent check && npm run --silent test
+test-web: deps web/node_modules ## the client for browsers and Node, against vectors and the gateway; the live page in Chromium
+	cd web && npm run --silent check && npm run --silent test && npm run --silent test:page
+
+.PHONY: page
+page: web/node_modules ## build the live page into gateway/admin/page, from web/page
+	cd web && npm run --silent build
 
 web/node_modules: web/package-lock.json
 	cd web && npm ci --no-audit --no-fund --loglevel=error
@@ -108,4 +112,4 @@ deps: ## install the programs that the tests need, where that is possible
 
 .PHONY: clean
 clean: ## remove what the targets above have built
-	rm -rf bin bench-report.json bench-report.html web/node_modules web/sdk/build web/sdk/dist
+	rm -rf bin bench-report.json bench-report.html web/node_modules web/sdk/build web/sdk/dist web/page/build dist/page

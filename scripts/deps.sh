@@ -39,6 +39,7 @@ need systemd command -v systemd-analyze
 need openssl command -v openssl
 need file command -v file
 need util-linux command -v unshare
+need chromium command -v chromium
 need python3 test -x /usr/bin/python3
 for module in websockets cryptography dissononce; do
 	need "python3-$module" python_has "$module"

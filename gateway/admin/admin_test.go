@@ -20,6 +20,7 @@ import (
 func options(reasons ...string) Options {
 	return Options{
 		Access: func() Access { return Access{} },
+		Page:   func() Page { return Page{} },
 		Parts:  func() (Gateway, Hub) { return nil, nil },
 		Ready:  func() []string { return reasons },
 		Info: func() Info {

@@ -18,6 +18,7 @@ export class ConnectionPanel {
   private unpacked = 0;
   private batchTicks = 0;
   private batchDelay = 0;
+  private everConnected = false; // nothing is known before
   private before = { at: performance.now(), ticks: 0 };
 
   constructor(private readonly client: () => Client | undefined) {
@@ -36,6 +37,7 @@ export class ConnectionPanel {
     facts.set("Compression", info.codec);
     facts.set("Session", info.session);
     facts.set("Gateway's version", info.gatewayVersion);
+    this.everConnected = true;
     this.records = this.packed = this.unpacked = this.batchTicks = this.batchDelay = 0;
   }
 
@@ -67,7 +69,7 @@ export class ConnectionPanel {
 
   private draw(): void {
     const client = this.client();
-    if (!client) return;
+    if (!client || !this.everConnected) return;
     const { facts } = this;
     const stats = client.stats();
     const now = performance.now();

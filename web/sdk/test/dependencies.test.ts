@@ -10,7 +10,7 @@ test("docs/dependencies.md has exactly the packages of web", () => {
   const rows = [...read("docs/dependencies.md").matchAll(/^\| `([^`]+)` \| (\d[^ ]*) \| (.+) \|$/gm)];
   const documented = Object.fromEntries(rows.map(([, name, version]) => [name, version]));
   const used: Record<string, string> = {};
-  for (const path of ["web/package.json", "web/sdk/package.json"]) {
+  for (const path of ["web/package.json", "web/sdk/package.json", "web/page/package.json"]) {
     const { dependencies, devDependencies } = JSON.parse(read(path));
     Object.assign(used, dependencies, devDependencies);
   }

@@ -1,22 +1,22 @@
-// Bundles the tests, which are TypeScript, and runs them with Node's own runner.
-// Arguments choose files by a part of their name.
+// Bundles the tests of a package (sdk or page), which are TypeScript, and runs them
+// with Node's own runner. Further arguments choose files by a part of their name.
 import { build } from "esbuild";
 import { spawnSync } from "node:child_process";
 import { readdirSync, rmSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
-const here = dirname(fileURLToPath(import.meta.url));
+const [, , name, ...wanted] = process.argv;
+const here = join(dirname(fileURLToPath(import.meta.url)), name, "test");
 const out = join(here, "..", "build");
-const wanted = process.argv.slice(2);
 const names = readdirSync(here).filter(
-  (name) => name.endsWith(".test.ts") && (wanted.length === 0 || wanted.some((part) => name.includes(part))),
+  (file) => file.endsWith(".test.ts") && (wanted.length === 0 || wanted.some((part) => file.includes(part))),
 );
 if (names.length === 0) throw new Error(`no test is called ${wanted.join(", ")}`);
 
 rmSync(out, { recursive: true, force: true });
 await build({
-  entryPoints: names.map((name) => join(here, name)),
+  entryPoints: names.map((file) => join(here, file)),
   outdir: out,
   outExtension: { ".js": ".mjs" },
   bundle: true,
@@ -28,7 +28,7 @@ await build({
   sourcemap: "inline",
   logLevel: "warning",
 });
-const files = names.map((name) => join(out, name.replace(/\.ts$/, ".mjs")));
+const files = names.map((file) => join(out, file.replace(/\.ts$/, ".mjs")));
 // Debian 12's Node 18 keeps WebCrypto behind a flag.
 const flags = parseInt(process.versions.node) < 20 ? ["--experimental-global-webcrypto"] : [];
 const env = { ...process.env, NODE_OPTIONS: [process.env.NODE_OPTIONS, ...flags].filter(Boolean).join(" ") };
