@@ -13,20 +13,20 @@ export interface Info {
 /** Asks the user for a token, and resolves when one was given. */
 function askForToken(): Promise<void> {
   const form = element<HTMLFormElement>("admin-login");
-  form.hidden = false;
   const input = element<HTMLInputElement>("admin-token");
+  const known = sessionStorage.getItem("admin-token");
+  element("admin-note").textContent = known === null ? "The gateway wants the token of admin.token." : "The gateway does not take that token.";
+  form.hidden = false;
+  input.value = "";
   input.focus();
   return new Promise((resolve) => {
-    form.addEventListener(
-      "submit",
-      (event) => {
-        event.preventDefault();
-        sessionStorage.setItem("admin-token", input.value);
-        form.hidden = true;
-        resolve();
-      },
-      { once: true },
-    );
+    form.onsubmit = (event) => {
+      event.preventDefault();
+      if (form.hidden) return;
+      sessionStorage.setItem("admin-token", input.value);
+      form.hidden = true;
+      resolve();
+    };
   });
 }
 

@@ -253,7 +253,7 @@ test("an admin token is asked for, and nothing is known before", async () => {
   assert.equal(await page.locator(`tr[data-topic="${topic}"]`).count(), 0);
   await page.keyboard.type("wrong");
   await page.keyboard.press("Enter");
-  await page.waitForSelector("#admin-login:not([hidden])");
+  await page.waitForFunction(() => document.getElementById("admin-note")!.textContent!.includes("does not take") && !document.getElementById("admin-login")!.hidden);
   await page.fill("#admin-token", "let-me-in");
   await page.keyboard.press("Enter");
   await connected();
