@@ -94,7 +94,7 @@ func (a *app) openSource(ctx context.Context, b *load, d *bed) error {
 		return err
 	}
 	d.stops = append(d.stops, func() { db.Close() })
-	d.env.Publish = &benchPublisher{to: publisher{db}}
+	d.env.Publish = &benchPublisher{to: publisher{db: db}}
 	return nil
 }
 

@@ -214,3 +214,28 @@ func TestRedisAddresses(t *testing.T) {
 		t.Errorf("%+v, %v", opts, err)
 	}
 }
+
+// A feed to a stream adds an entry with topic and payload for each tick, in order.
+func TestFeedToAStream(t *testing.T) {
+	w := newWorld(t)
+	file := filepath.Join(t.TempDir(), "feed.tsv")
+	if err := os.WriteFile(file, []byte("0\ta\tone\n0\tb\ttwo\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run("feed", "--redis", w.redis, "--file", file, "--mode", "streams", "--stream", "mine").expect(t, statusDone, "published 2 ticks")
+	db, err := (&server{text: w.redis}).open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	entries, err := db.XRange(t.Context(), "mine", "-", "+").Result()
+	if err != nil || len(entries) != 2 {
+		t.Fatalf("%v, %v", entries, err)
+	}
+	for i, want := range []map[string]any{{"topic": "a", "payload": "one"}, {"topic": "b", "payload": "two"}} {
+		if got := entries[i].Values; fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("entry %d: %v", i, got)
+		}
+	}
+	run("feed", "--redis", w.redis, "--file", file, "--stream", "mine").expect(t, statusUsage, "--mode streams")
+}
