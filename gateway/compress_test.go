@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/sealcast/sealcast/client"
 	"github.com/sealcast/sealcast/crypto/suite"
@@ -79,9 +80,20 @@ func dialCodec(t testing.TB, s *server, id wire.Codec, suites ...suite.ID) (*cli
 }
 
 // TestEveryCodecWithEverySuite: the same ticks reach every client byte for byte,
-// single ones and large batches, and what should be smaller is.
+// single ones and large batches, whatever closes them, and what should be smaller is.
 func TestEveryCodecWithEverySuite(t *testing.T) {
-	s := start(t, compressing(trainedDictionary(t)))
+	for _, batch := range []gateway.BatchOptions{
+		{MaxTicks: 256, MaxBytes: 16 << 10},
+		{MaxDelay: 5 * time.Millisecond, MaxTicks: 256, MaxBytes: 16 << 10},
+		{MaxDelay: time.Second, MaxTicks: 50, MaxBytes: 1 << 20},
+	} {
+		t.Run(fmt.Sprint(batch), func(t *testing.T) { everyCodecWithEverySuite(t, batch) })
+	}
+}
+
+func everyCodecWithEverySuite(t *testing.T, batch gateway.BatchOptions) {
+	allow := compressing(trainedDictionary(t))
+	s := start(t, func(o *gateway.Options) { allow(o); o.Batch = batch })
 	const rounds, perRound = 20, 60
 	var all [][]byte
 	for i := range rounds * perRound {
@@ -238,6 +250,48 @@ func TestClassesThroughSockets(t *testing.T) {
 		if n := received.Load() - before; (n > 4000) != (name == "secret:a") {
 			t.Errorf("%s: %d bytes", name, n)
 		}
+	}
+}
+
+// With policy latest every tick that does not come is covered by one that does.
+func TestEveryCodecWithEverySuiteMerged(t *testing.T) {
+	allow := compressing(trainedDictionary(t))
+	all, err := topic.ParseFilter("**")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, func(o *gateway.Options) {
+		allow(o)
+		o.Batch.MaxDelay = 2 * time.Millisecond
+		o.Topics = []gateway.TopicRule{{Match: all, Compress: gateway.DefaultClass, Latest: true}}
+	})
+	var readers []*client.Conn
+	for _, id := range allCodecs {
+		for _, su := range suite.All() {
+			c, _ := dialCodec(t, s, id, su)
+			if _, err := c.Subscribe(t.Context(), "md:*"); err != nil {
+				t.Fatal(err)
+			}
+			readers = append(readers, c)
+		}
+	}
+	const ticks = 3000
+	for i := range ticks {
+		s.hub.publish("md:a", quote(i))
+	}
+	merged := uint64(0)
+	for _, c := range readers {
+		for last := uint64(0); last < ticks; {
+			got := nextTick(t, c)
+			if first := got.Seq - got.Skipped; first > last+1 || got.Seq <= last || !bytes.Equal(got.Payload, quote(int(got.Seq-1))) {
+				t.Fatalf("%v: tick %d covers from %d on, after %d: %s", c.Info().Suite, got.Seq, first, last, got.Payload)
+			}
+			merged += got.Seq - last - 1
+			last = got.Seq
+		}
+	}
+	if merged == 0 {
+		t.Error("nothing was merged")
 	}
 }
 

@@ -30,8 +30,8 @@ type modelClient struct {
 	blocked bool // does not read
 	ended   bool
 
-	slow, caughtUp bool
-	dropNext       bool // the next batch is lost on the way
+	slow     bool
+	dropNext bool // the next batch is lost on the way
 	counts
 }
 

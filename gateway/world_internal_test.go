@@ -247,18 +247,19 @@ func (h *modelHub) reset(name string) {
 	h.posted = append(h.posted, &fanout.Reset{Topic: m.Number, Epoch: m.Epoch, NextSeq: 1, Cause: wire.Cause_CAUSE_SOURCE_LOST})
 }
 
-// connect makes a client with an established session.
-func (w *world) connect(c *modelClient) {
+// handshake establishes a session in memory.
+func (w *world) handshake(id suite.ID) (gw, cl *session.Session) {
 	w.t.Helper()
 	must := func(err error) {
 		if err != nil {
 			w.t.Fatal(err)
 		}
 	}
-	b := session.Binding{Role: session.RolePush, Realm: "r", Offered: []string{suite.AES128GCM.Protocol()}, Selected: suite.AES128GCM.Protocol()}
+	b := session.Binding{Role: session.RolePush, Realm: "r", Offered: []string{id.Protocol()}, Selected: id.Protocol()}
 	gw, err := session.NewGateway(w.l.settings().Session, w.l.ciphers, b)
 	must(err)
-	cl, err := session.NewClient(&session.ClientConfig{Pins: []session.PublicKey{w.key.Public()}}, record.NewPool(record.DefaultPoolSize, record.DefaultPoolIdle), b)
+	cl, err = session.NewClient(&session.ClientConfig{Pins: []session.PublicKey{w.key.Public()}},
+		record.NewPool(record.DefaultPoolSize, record.DefaultPoolIdle), b)
 	must(err)
 	job, err := cl.Start()
 	for _, s := range []*session.Session{cl, gw, cl} {
@@ -271,6 +272,13 @@ func (w *world) connect(c *modelClient) {
 			job, err = next.Receive(msg)
 		}
 	}
+	return gw, cl
+}
+
+// connect makes a client with an established session.
+func (w *world) connect(c *modelClient) {
+	w.t.Helper()
+	gw, cl := w.handshake(suite.AES128GCM)
 	w.lastID++
 	s := &modelSocket{kernel: 2 << 10}
 	s.conn = &conn{id: w.lastID, gc: s, loop: w.l, sess: gw, role: session.RolePush, phase: phaseConnect}

@@ -1,0 +1,159 @@
+package gateway
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+
+	"github.com/sealcast/sealcast/crypto/suite"
+	"github.com/sealcast/sealcast/fanout"
+	"github.com/sealcast/sealcast/session"
+	"github.com/sealcast/sealcast/wire"
+	"github.com/sealcast/sealcast/wire/topic"
+)
+
+// sink is a socket that takes everything.
+type sink struct{ modelSocket }
+
+func (*sink) Write(p []byte) (int, error) { return len(p), nil }
+func (*sink) OutboundBuffered() int       { return 0 }
+
+// promptHub confirms each name by itself and remembers nothing.
+type promptHub struct {
+	noHub
+	tickets fanout.Ticket
+	numbers map[string]uint32
+	posted  []fanout.Event
+}
+
+func (h *promptHub) Acquire(_ fanout.LoopID, f topic.Filter) fanout.Ticket {
+	h.tickets++
+	name := f.String()
+	if h.numbers[name] == 0 {
+		h.numbers[name] = uint32(len(h.numbers) + 1)
+	}
+	h.posted = append(h.posted, &fanout.Confirmed{Filter: f, Ticket: h.tickets,
+		Topics: []fanout.TopicState{{Number: h.numbers[name], Name: name, Epoch: 1, NextSeq: 1}}})
+	return h.tickets
+}
+
+func (h *promptHub) Recall(fanout.LoopID, fanout.Recall) fanout.Ticket {
+	h.tickets++
+	h.posted = append(h.posted, &fanout.Recalled{Ticket: h.tickets})
+	return h.tickets
+}
+
+// benchWorld is a loop that many sessions can join.
+func benchWorld(b *testing.B) (*world, *promptHub) {
+	w := newWorld(b, 1, func(s *Settings) {
+		s.Batch = BatchOptions{MaxTicks: 256, MaxBytes: 16 << 10}
+		s.Limits.Subscriptions = 1 << 20
+	})
+	h := &promptHub{numbers: map[string]uint32{}}
+	w.g.opts.Hub = h
+	return w, h
+}
+
+// join subscribes a session.
+func (h *promptHub) join(w *world, sess *session.Session, filters ...string) {
+	w.lastID++
+	s := &sink{}
+	s.conn = &conn{id: w.lastID, gc: s, loop: w.l, sess: sess, role: session.RolePush, phase: phaseConnect}
+	w.l.serve(s.conn, func(x *conn) { x.connect(&wire.Connect{}) })
+	m := &wire.Subscribe{Id: 1}
+	for _, f := range filters {
+		m.Subscriptions = append(m.Subscriptions, &wire.Subscription{Filter: f})
+	}
+	w.l.serve(s.conn, func(x *conn) { x.subscribe(m) })
+	for len(h.posted) > 0 {
+		events := h.posted
+		h.posted = nil
+		w.turn(events)
+	}
+}
+
+// BenchmarkDeliveries is what a loop does for ticks of 100 bytes from their
+// hand-over on, but for the write system call.
+func BenchmarkDeliveries(b *testing.B) {
+	const most = 5000
+	for _, id := range []suite.ID{suite.AES128GCM, suite.Plain} {
+		first, _ := benchWorld(b)
+		var sessions []*session.Session
+		for range most {
+			gw, _ := first.handshake(id)
+			sessions = append(sessions, gw)
+		}
+		for _, cohorts := range []string{"one", "each"} {
+			for _, subscribers := range []int{100, 1000, most} {
+				w, h := benchWorld(b)
+				for i, s := range sessions[:subscribers] {
+					filters := []string{"every:a", fmt.Sprint("own:", i)}
+					if cohorts == "one" {
+						filters = filters[:1]
+					}
+					h.join(w, s, filters...)
+				}
+				for _, ticks := range []int{1, 10, 50} {
+					b.Run(fmt.Sprintf("%v/cohorts=%s/subscribers=%d/ticks=%d", id, cohorts, subscribers, ticks), func(b *testing.B) {
+						benchDeliveries(b, w, subscribers, ticks)
+					})
+				}
+			}
+		}
+	}
+}
+
+func benchDeliveries(b *testing.B, w *world, subscribers, ticks int) {
+	payload := make([]byte, 100)
+	events := make([]fanout.Event, ticks)
+	for i := range events {
+		events[i] = &fanout.Tick{Topic: 1, Seq: uint64(i + 1), ReceivedUS: 1, Head: wire.AppendHead(nil, 1, uint64(i+1), len(payload)), Payload: payload}
+	}
+	before := w.l.stats.delivered.Load()
+	for b.Loop() {
+		w.turn(events)
+	}
+	if n := w.l.stats.delivered.Load() - before; n != uint64(b.N*subscribers*ticks) {
+		b.Fatalf("%d deliveries", n)
+	}
+	b.ReportMetric(float64(b.N*subscribers*ticks)/b.Elapsed().Seconds(), "deliveries/s")
+}
+
+// BenchmarkMemory is what topics and subscriptions cost on a loop, each session
+// with a watch list of its own.
+func BenchmarkMemory(b *testing.B) {
+	const topics, sessions, each = 100_000, 1000, 1000
+	names := make([]string, topics)
+	for i := range names {
+		names[i] = fmt.Sprintf("md:exchange:SYM-%06d:ticker", i)
+	}
+	for b.Loop() {
+		w, h := benchWorld(b)
+		sess, _ := w.handshake(suite.AES128GCM)
+		before := heap()
+		for from := 0; from < topics; from += each {
+			h.join(w, sess, names[from:from+each]...)
+		}
+		perTopic := float64(heap()-before) / topics
+		rng, list := rand.New(rand.NewPCG(1, 1)), make([]string, each)
+		before = heap()
+		for range sessions {
+			for i, n := range rng.Perm(topics)[:each] {
+				list[i] = names[n]
+			}
+			h.join(w, sess, list...)
+		}
+		b.ReportMetric(perTopic, "B/topic") // with its filter and a first subscription
+		b.ReportMetric(float64(heap()-before)/(sessions*each), "B/subscription")
+		runtime.KeepAlive(w)
+	}
+}
+
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
