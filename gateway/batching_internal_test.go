@@ -309,3 +309,20 @@ func TestStoppedClientGetsTheNewest(t *testing.T) {
 		t.Errorf("%d notices, still slow: %v", c.notices, c.slow)
 	}
 }
+
+func TestSourceStateIsTold(t *testing.T) {
+	w, c := oneClient(t, nil, &wire.Subscription{Filter: "every:**"})
+	for i, lost := range []bool{true, false} {
+		w.turn([]fanout.Event{&fanout.SourceState{Lost: lost}})
+		c.read(1 << 20)
+		if c.notices != i+1 || c.sourceLost != lost {
+			t.Errorf("lost %v: %d notices, told %v", lost, c.notices, c.sourceLost)
+		}
+	}
+	w.hub.publish("every:a") // announced with its batch, before it is named
+	w.turn(append(w.hub.posted, &fanout.SourceState{Lost: true, Topics: []uint32{1, 99}}, &fanout.SourceState{Lost: true, Topics: []uint32{99}}))
+	c.read(1 << 20)
+	if c.notices != 3 || c.ticks != 1 {
+		t.Errorf("%d notices, %d ticks", c.notices, c.ticks)
+	}
+}

@@ -223,7 +223,8 @@ func (l *loop) handOver(events []fanout.Event) {
 				l.reach(&fanout.Mark{Cursor: e.Cursor})
 			}
 			l.recalled(e)
-		case *fanout.SourceState: // admin's /readyz tells it
+		case *fanout.SourceState:
+			l.tellSourceState(e)
 		case *fanout.Mark:
 			l.reach(e)
 		default:

@@ -30,8 +30,8 @@ type modelClient struct {
 	blocked bool // does not read
 	ended   bool
 
-	slow     bool
-	dropNext bool // the next batch is lost on the way
+	slow, sourceLost bool
+	dropNext         bool // the next batch is lost on the way
 	counts
 }
 
@@ -148,6 +148,11 @@ func (c *modelClient) understand(f *wire.ServerFrame) {
 func (c *modelClient) notice(n *wire.Notice) {
 	c.notices++
 	switch n.Kind {
+	case wire.Notice_KIND_SOURCE_LOST, wire.Notice_KIND_SOURCE_BACK:
+		for _, number := range n.Topics {
+			c.view(number)
+		}
+		c.sourceLost = n.Kind == wire.Notice_KIND_SOURCE_LOST
 	case wire.Notice_KIND_SLOW:
 		c.slow = true
 	case wire.Notice_KIND_CAUGHT_UP:

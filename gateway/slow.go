@@ -137,6 +137,41 @@ func notice(n *wire.Notice) *wire.ServerFrame {
 	return &wire.ServerFrame{Message: &wire.ServerFrame_Notice{Notice: n}}
 }
 
+// tellSourceState tells sessions that the source of what they follow is away, or back.
+func (l *loop) tellSourceState(e *fanout.SourceState) {
+	n := &wire.Notice{Kind: wire.Notice_KIND_SOURCE_BACK, Text: "the gateway's source is back"}
+	if e.Lost {
+		n = &wire.Notice{Kind: wire.Notice_KIND_SOURCE_LOST, Text: "the gateway's source is away: values may be out of date"}
+	}
+	for _, c := range l.index.conns.all() {
+		if c.phase != phaseOpen || c.sub == nil || len(c.sub.filters) == 0 {
+			continue
+		}
+		if n.Topics = l.followed(c, e.Topics); n.Topics == nil && e.Topics != nil {
+			continue
+		}
+		l.serve(c, func(c *conn) {
+			l.settle(c, c.sub.cohort) // or a topic might be named before it is announced
+			c.send(notice(n))
+		})
+	}
+}
+
+// followed are those of the topics that the session follows.
+func (l *loop) followed(c *conn, topics []uint32) (followed []uint32) {
+	turn := l.index.nextTurn()
+	for i := range c.sub.filters {
+		c.sub.filters[i].turn = turn
+	}
+	for _, number := range topics {
+		t := l.index.topics[number]
+		if t != nil && slices.ContainsFunc(t.filters, func(h *heldFilter) bool { return h.turn == turn }) {
+			followed = append(followed, number)
+		}
+	}
+	return followed
+}
+
 // control encodes a message that lines up behind ticks; nil if that fails.
 func (l *loop) control(f *wire.ServerFrame) *control {
 	plain, err := wire.AppendServerFrame(nil, f)
