@@ -84,6 +84,30 @@ for (const suite of ["aes-128-gcm", "aes-256-gcm", "chacha20-poly1305", "plain"]
   }
 }
 
+test("a group: records that were sealed once, with their marks", async () => {
+  const group = await Gateway.start(workshop, { ...settings, "fanout.seal": "group", loops: "1", "heartbeat.interval": "1s" });
+  const members = [client({ groups: true }, group.url), client({ groups: true }, group.url), client({}, group.url)];
+  const topic = `test:${++names}`;
+  const all = members.map(() => [] as SubscriptionEvent[]);
+  await Promise.all(members.map((c, i) => c.subscribe(`${topic}:**`, { onEvent: (e) => all[i].push(e) }).ready));
+  let sent = 0;
+  const next = () => {
+    for (let i = 0; i < 20; i++, sent++) redis.publish(`${topic}:a`, payload(sent));
+  };
+  await until(() => {
+    next();
+    return members[0].stats().groupRecords > 20 && members[1].stats().groupRecords > 20;
+  }, "group records");
+  await new Promise((resolve) => setTimeout(resolve, 1500)); // a heartbeat, with a mark
+  next();
+  for (const events of all) await until(() => numbers(events).length === sent, `${sent} ticks`);
+  for (const events of all) assert.deepEqual(numbers(events), upTo(sent));
+  assert.equal(members[2].stats().groupRecords, 0);
+  assert.deepEqual(members.map((c) => c.stats().connections), [1, 1, 1]);
+  await Promise.all(members.map((c) => c.close()));
+  await group.stop();
+});
+
 test("a cut line, again and again: no tick is lost, comes twice, or out of order", async (t) => {
   const random = seeded(8);
   const line = await Line.to(gateway.ports.listen);
