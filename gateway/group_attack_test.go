@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"testing"
@@ -48,8 +49,15 @@ func (e *edited) pass() error {
 		e.out.Write(line)
 		return err
 	}
-	f, err := ws.ReadFrame(e.in)
+	header, err := ws.ReadHeader(e.in)
 	if err != nil {
+		return err
+	}
+	if header.Length > wire.MaxServerPlaintext+64 {
+		return errors.New("a frame longer than any of the gateway's")
+	}
+	f := ws.Frame{Header: header, Payload: make([]byte, header.Length)}
+	if _, err := io.ReadFull(e.in, f.Payload); err != nil {
 		return err
 	}
 	msgs := [][]byte{f.Payload}
