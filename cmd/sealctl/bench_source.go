@@ -20,7 +20,7 @@ func (a *app) startSource(ctx context.Context, b *load, d *bed) ([]string, error
 		return nil, nil
 	}
 	if b.redisGiven {
-		options, err := b.redis.options()
+		options, _, err := b.redis.options()
 		if err != nil {
 			return nil, err
 		}
@@ -94,7 +94,7 @@ func (a *app) openSource(ctx context.Context, b *load, d *bed) error {
 		return err
 	}
 	d.stops = append(d.stops, func() { db.Close() })
-	d.env.Publish = &benchPublisher{to: publisher{db: db}}
+	d.env.Publish = &benchPublisher{to: publisher{db, route{mode: modePubSub}}}
 	return nil
 }
 

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/sealcast/sealcast/internal/feed"
 	"github.com/sealcast/sealcast/internal/feedfile"
 	"github.com/sealcast/sealcast/wire"
@@ -19,14 +17,13 @@ import (
 // feeding is what `sealctl feed` was asked for.
 type feeding struct {
 	server
+	route
 	file    string
 	loop    bool
 	symbols int
 	seed    uint64
 	rate    float64
 	speed   string
-	mode    string
-	stream  string
 	count   int64
 	during  time.Duration
 }
@@ -43,8 +40,7 @@ TAB, payload; it may be compressed with gzip.`)
 	f.Float64Var(&o.rate, "rate", 100, "`TICKS` a second of a made-up feed")
 	f.Uint64Var(&o.seed, "seed", 1, "`NUMBER` that decides what is made up")
 	f.StringVar(&o.speed, "speed", "1", "`FACTOR` by which the feed runs faster, or max")
-	f.StringVar(&o.mode, "mode", "pubsub", "`MODE` of publishing: pubsub, or streams for gateways with redis.source streams")
-	f.StringVar(&o.stream, "stream", "ticks", "`KEY` of the stream that --mode streams adds to")
+	o.route.declare(f)
 	f.Int64Var(&o.count, "count", 0, "end after `N` ticks; 0 means never")
 	f.DurationVar(&o.during, "for", 0, "end after this `TIME`")
 	if help, err := a.parse(f, args, 0, 0); help || err != nil {
@@ -64,7 +60,12 @@ TAB, payload; it may be compressed with gzip.`)
 		return err
 	}
 	defer db.Close()
-	p := &pump{from: src, to: o.publisher(db), speed: speed, limit: o.count, show: a.progress()}
+	to, err := o.publisher(db)
+	if err != nil {
+		return err
+	}
+	p := &pump{from: src, to: to, speed: speed, limit: o.count, show: a.progress()}
+	p.totals.blind = !to.counts()
 	return a.finishFeed(p, &o, o.run(ctx, p))
 }
 
@@ -83,10 +84,9 @@ func (o *feeding) check(f *flags) (speed float64, err error) {
 		return 0, misuse("--rate: more than 0 ticks a second", "for example --rate 1000")
 	case o.count < 0 || o.during < 0:
 		return 0, misuse("--count and --for cannot be negative", "leave them out to go on until interrupted")
-	case o.mode != "pubsub" && o.mode != "streams":
-		return 0, misuse(fmt.Sprintf("--mode: there is no mode %q", o.mode), "the modes are: pubsub, streams")
-	case f.given("stream") && (o.mode != "streams" || o.stream == ""):
-		return 0, misuse("--stream names the stream of --mode streams", "")
+	}
+	if err := o.route.check(f); err != nil {
+		return 0, err
 	}
 	return parseSpeed(o.speed)
 }
@@ -118,7 +118,7 @@ func (a *app) finishFeed(p *pump, o *feeding, err error) error {
 	if err := a.print(p.totals.String()); err != nil {
 		return err
 	}
-	if p.totals.ticks > 0 && p.totals.reached == 0 && o.mode == "pubsub" {
+	if p.totals.ticks > 0 && p.totals.reached == 0 && !p.totals.blind {
 		a.note("nobody was subscribed: is a gateway connected to this Redis, and a client to these topics?")
 	}
 	endless := o.symbols > 0 || o.loop
@@ -213,39 +213,3 @@ func (r *recording) again() error {
 }
 
 func (r *recording) Close() error { return r.file.Close() }
-
-func (o *feeding) publisher(db *redis.Client) *publisher {
-	if o.mode == "streams" {
-		return &publisher{db, o.stream}
-	}
-	return &publisher{db, ""}
-}
-
-// publisher sends batches through Redis pub/sub. Redis carries out one after
-// the other, so the order of the ticks is kept.
-type publisher struct {
-	db     *redis.Client
-	stream string // empty: pub/sub
-}
-
-func (p *publisher) publish(ctx context.Context, ticks []outgoing) (reached int64, err error) {
-	answers, err := p.db.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-		for _, t := range ticks {
-			if p.stream != "" {
-				pipe.XAdd(ctx, &redis.XAddArgs{Stream: p.stream, Values: []any{"topic", t.topic, "payload", t.payload}})
-				continue
-			}
-			pipe.Publish(ctx, t.topic, t.payload)
-		}
-		return nil
-	})
-	for _, answer := range answers {
-		if n, ok := answer.(*redis.IntCmd); ok && n.Err() == nil {
-			reached += n.Val()
-		}
-	}
-	if err != nil {
-		return reached, explainRedis(err, p.db.Options().Addr)
-	}
-	return reached, nil
-}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sealcast/sealcast/internal/feed"
 	"github.com/sealcast/sealcast/internal/feedfile"
+	"github.com/sealcast/sealcast/internal/redistest"
 )
 
 // listed is a source of given ticks.
@@ -204,12 +205,12 @@ func TestRedisAddresses(t *testing.T) {
 		"127.0.0.1:7000": "127.0.0.1:7000", "localhost": "localhost:6379", "::1": "[::1]:6379", "[::1]:7000": "[::1]:7000",
 		"redis://h": "h:6379", "redis://u:p@h:7/3": "h:7", "rediss://h:7": "h:7",
 	} {
-		opts, err := (&server{text}).options()
+		opts, _, err := (&server{text}).options()
 		if err != nil || opts.Addr != want || opts.MaxRetries != -1 {
 			t.Errorf("%s: %+v, %v", text, opts, err)
 		}
 	}
-	opts, err := (&server{"rediss://user:secret@h:7/3"}).options()
+	opts, _, err := (&server{"rediss://user:secret@h:7/3"}).options()
 	if err != nil || opts.Username != "user" || opts.Password != "secret" || opts.DB != 3 || opts.TLSConfig == nil {
 		t.Errorf("%+v, %v", opts, err)
 	}
@@ -238,4 +239,57 @@ func TestFeedToAStream(t *testing.T) {
 		}
 	}
 	run("feed", "--redis", w.redis, "--file", file, "--stream", "mine").expect(t, statusUsage, "--mode streams")
+}
+
+// One address is enough for each topology. All ticks of a topic go through one node.
+func TestFeedThroughSentinelsAndCluster(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "feed.tsv")
+	if err := os.WriteFile(file, []byte("0\ta\tone\n0\tb\ttwo\n0\ta\tthree\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cluster := redistest.StartCluster(t)
+	sentinels := redistest.StartSentinels(t)
+	master := sentinels.Master().Connect()
+	master.Do("ACL", "SETUSER", "pub", "on", ">secret", "allchannels", "-@all", "+ping", "+publish")
+	for _, node := range cluster.Nodes {
+		node.Do("ACL", "SETUSER", "pub", "on", ">secret", "allchannels", "~ticks", "-@all", "+ping", "+publish", "+spublish", "+xadd", "+cluster|slots")
+	}
+	watched := "redis://pub:secret@" + sentinels.Sentinels[1].Addr
+	tests := []struct {
+		name, redis, mode string
+		subscriber        func() *redistest.Conn // has asked for a
+		says              string
+	}{
+		{"sentinel", watched, "pubsub", func() *redistest.Conn { master.Do("SUBSCRIBE", "a"); return master }, "2 deliveries"},
+		{"named master", watched + "?master=" + redistest.MasterName, "pubsub", func() *redistest.Conn { return master }, "2 deliveries"},
+		{"cluster", "redis://pub:secret@" + cluster.Nodes[4].Addr, "pubsub", func() *redistest.Conn { // a node that neither topic belongs to
+			c := cluster.Nodes[5].Connect()
+			c.Do("SUBSCRIBE", "a")
+			return c
+		}, "published 3 ticks"},
+		{"sharded", "redis://pub:secret@" + cluster.Nodes[0].Addr, "sharded", func() *redistest.Conn {
+			c := cluster.Owner("a").Connect()
+			c.Do("SSUBSCRIBE", "a")
+			return c
+		}, "2 deliveries"},
+	}
+	for _, tt := range tests {
+		c := tt.subscriber()
+		run("feed", "--redis", tt.redis, "--file", file, "--mode", tt.mode, "--speed", "max").expect(t, statusDone, "published 3 ticks", tt.says)
+		run("publish", "--redis", tt.redis, "--mode", tt.mode, "a", "four").expect(t, statusDone, "published 4 bytes on a")
+		for _, want := range []string{"one", "three", "four"} {
+			if got, err := c.Receive(); err != nil || !strings.HasSuffix(got, "message\na\n"+want) {
+				t.Errorf("%s: %q, %v", tt.name, got, err)
+			}
+		}
+	}
+	run("feed", "--redis", "redis://pub:secret@"+cluster.Nodes[3].Addr, "--file", file, "--mode", "streams").expect(t, statusDone, "published 3 ticks")
+	if n := cluster.Owner("ticks").Do("XLEN", "ticks"); n != "3" {
+		t.Errorf("%s entries", n)
+	}
+	run("feed", "--redis", watched, "--file", file, "--mode", "sharded").expect(t, statusUsage, "is no cluster")
+	run("feed", "--redis", watched+"?master=other", "--file", file).expect(t, statusUsage, redistest.MasterName)
+	run("feed", "--redis", "redis://pub:wrong@"+sentinels.Sentinels[0].Addr, "--file", file).expect(t, statusRefused, "user and password")
+	run("feed", "--redis", "redis://"+cluster.Nodes[0].Addr+"/3", "--file", file).expect(t, statusUsage, "no database but 0")
+	run("feed", "--redis", "redis://"+cluster.Nodes[0].Addr+"?master=x", "--file", file).expect(t, statusUsage, "no sentinel")
 }

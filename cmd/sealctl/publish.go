@@ -11,10 +11,15 @@ import (
 
 func (a *app) publish(ctx context.Context, args []string) error {
 	var s server
+	var way route
 	f := newFlags("publish", "TOPIC [PAYLOAD|-]", `Publishes one tick through Redis. The payload comes from standard input, to its end and byte for
 byte, if it is - or not given. A payload that begins with - stands behind --.`)
 	s.declare(a, f)
+	way.declare(f)
 	if help, err := a.parse(f, args, 1, 2); help || err != nil {
+		return err
+	}
+	if err := way.check(f); err != nil {
 		return err
 	}
 	if err := topic.ValidName(f.Arg(0)); err != nil {
@@ -29,14 +34,22 @@ byte, if it is - or not given. A payload that begins with - stands behind --.`)
 		return err
 	}
 	defer db.Close()
-	reached, err := db.Publish(ctx, f.Arg(0), payload).Result()
+	to, err := way.publisher(db)
 	if err != nil {
-		return explainRedis(err, db.Options().Addr)
-	}
-	if err := a.print(fmt.Sprintf("published %d bytes on %s; %s\n", len(payload), f.Arg(0), subscribers(reached))); err != nil {
 		return err
 	}
-	if reached == 0 {
+	reached, err := to.publish(ctx, []outgoing{{f.Arg(0), payload}})
+	if err != nil {
+		return err
+	}
+	said := fmt.Sprintf("published %d bytes on %s", len(payload), f.Arg(0))
+	if to.counts() {
+		said += "; " + subscribers(reached)
+	}
+	if err := a.print(said + "\n"); err != nil {
+		return err
+	}
+	if reached == 0 && to.counts() {
 		a.note("nobody is subscribed: is the gateway connected to this Redis, and a client to this topic?")
 	}
 	return nil

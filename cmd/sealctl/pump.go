@@ -44,6 +44,7 @@ type totals struct {
 	ticks, bytes, reached int64
 	late                  time.Duration // of the last tick
 	took                  time.Duration
+	blind                 bool // Redis does not say how many were reached
 }
 
 // run pumps until the source or the limit is at its end, or ctx is: then it
@@ -136,7 +137,9 @@ func (t *totals) String() string {
 	if seconds := t.took.Seconds(); seconds > 0 && t.ticks > 1 {
 		s += fmt.Sprintf(" (%.0f/s)", float64(t.ticks)/seconds)
 	}
-	s += fmt.Sprintf("; %d deliveries to subscribers in Redis", t.reached)
+	if !t.blind {
+		s += fmt.Sprintf("; %d deliveries to subscribers in Redis", t.reached)
+	}
 	if t.late > time.Second {
 		s += fmt.Sprintf("; the last tick was %s late", short(t.late))
 	}
