@@ -34,11 +34,12 @@ func (t *Tick) Clone() *Tick {
 }
 
 // Snapshot is the last value that a topic had before its delivery began. The
-// sequence of its ticks is the same with and without it.
+// sequence of its ticks is the same with and without it. With Epoch 0 it is no
+// tick, but a first value that the publisher keeps; its time is not known.
 type Snapshot struct {
 	Topic      string
 	Epoch, Seq uint64
-	Time       time.Time // of receipt by the gateway, by its clock
+	Time       time.Time // of receipt by the gateway, by its clock; zero with Epoch 0
 	Payload    []byte
 	Stale      bool // newer ticks may have been lost
 }

@@ -98,8 +98,11 @@ func (c *Conn) snapshot(values []*wire.Value) error {
 			continue
 		}
 		c.counts.snapshots.Add(1)
-		c.events = append(c.events, &Snapshot{Topic: name, Epoch: v.GetEpoch(), Seq: v.GetSeq(),
-			Time: time.UnixMicro(int64(v.GetTimeUs())), Payload: v.GetPayload(), Stale: v.GetStale()})
+		s := &Snapshot{Topic: name, Epoch: v.GetEpoch(), Seq: v.GetSeq(), Payload: v.GetPayload(), Stale: v.GetStale()}
+		if us := v.GetTimeUs(); us != 0 {
+			s.Time = time.UnixMicro(int64(us))
+		}
+		c.events = append(c.events, s)
 	}
 	return nil
 }

@@ -74,6 +74,7 @@ type book struct {
 	rested     map[string]rest // by name
 	outage     outage
 	progress   progress
+	seeds      seeds
 }
 
 // turnState is what the hub keeps from one turn to the next besides topics and filters.
@@ -98,15 +99,17 @@ type mailbox struct {
 }
 
 // command is one call of Attach, Acquire, Release, Recall or SetRules, or what
-// a reader of streams has found.
+// a reader of streams or of first values has found.
 type command struct {
-	loop   LoopID
-	attach Loop         // Attach
-	filter topic.Filter // Acquire, Release
-	ticket Ticket       // Acquire, Recall
-	recall *Recall      // Recall
-	found  *recovery    // entries of streams that were read for a Recall
-	rules  *[]Rule      // SetRules
+	loop    LoopID
+	attach  Loop         // Attach
+	filter  topic.Filter // Acquire, Release
+	ticket  Ticket       // Acquire, Recall
+	recall  *Recall      // Recall
+	patient bool         // Recall: it has waited for first values
+	found   *recovery    // entries of streams that were read for a Recall
+	seeds   []*seed      // first values that were read, and those that could not be
+	rules   *[]Rule      // SetRules
 }
 
 // NewHub makes a hub that does nothing until Run is called.
@@ -184,18 +187,20 @@ func (h *Hub) ask(c command) Ticket {
 // Release ends an acquisition, when the last client of the loop has left the
 // filter. It never blocks.
 func (h *Hub) Release(id LoopID, f topic.Filter) {
-	h.mail.mu.Lock()
-	h.mail.commands = append(h.mail.commands, command{loop: id, filter: f})
-	h.mail.mu.Unlock()
-	h.kick()
+	h.post(command{loop: id, filter: f})
 }
 
 // SetRules puts other rules into force. What they no longer keep is given up. It
 // never blocks.
 func (h *Hub) SetRules(rules []Rule) {
 	rules = slices.Clone(rules)
+	h.post(command{rules: &rules})
+}
+
+// post hands over a command that needs no number. Any goroutine may call it.
+func (h *Hub) post(c command) {
 	h.mail.mu.Lock()
-	h.mail.commands = append(h.mail.commands, command{rules: &rules})
+	h.mail.commands = append(h.mail.commands, c)
 	h.mail.mu.Unlock()
 	h.kick()
 }
@@ -218,7 +223,10 @@ func (h *Hub) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { h.source.run(ctx) })
-	h.readRecoveries(ctx)
+	client := NewClient(h.opt.Redis) // connects when it is needed
+	defer client.Close()
+	h.readRecoveries(ctx, client)
+	h.readSeeds(ctx, client)
 	sweep := time.NewTicker(min(max(h.opt.TopicIdle/4, minSweep), maxSweep))
 	defer sweep.Stop()
 	for {
@@ -243,6 +251,7 @@ func (h *Hub) turn() (more bool) {
 	}
 	clear(items)
 	h.turns.items = items
+	h.seedOpened()
 	if len(h.cover.orders) > 0 {
 		h.source.send(h.link, h.cover.orders)
 		h.cover.orders = nil
@@ -260,7 +269,7 @@ func (h *Hub) turn() (more bool) {
 	h.tellTopics()
 	h.mark()
 	h.flush()
-	return more || waiting
+	return more || waiting || h.turns.done < len(h.turns.commands)
 }
 
 // takeCommands does what loops have asked for, in their order, up to a bound,
@@ -292,6 +301,8 @@ func (h *Hub) obey(c *command) (work int) {
 		h.setRules(*c.rules)
 	case c.found != nil:
 		return h.recovered(c.found)
+	case c.seeds != nil:
+		return h.sow(c.seeds)
 	case c.recall != nil:
 		return h.recall(c)
 	case c.ticket != 0:

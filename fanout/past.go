@@ -18,6 +18,11 @@ type Rule struct {
 	Snapshot bool          // the last value, for whoever subscribes later
 	History  int           // the last ticks, so many, for subscribers that come back
 	MaxAge   time.Duration // of ticks of the history; 0: any. The last value of Snapshot stays
+
+	// Seed is the key at Redis of a topic's first value, with SeedTopic for its name;
+	// "": none. With Snapshot, the value is read when the topic is opened, and stands,
+	// as a stale one of epoch 0, until a tick comes.
+	Seed string
 }
 
 // keep is how many ticks of a topic the rule keeps.
@@ -77,6 +82,7 @@ func (h *Hub) setRules(rules []Rule) {
 		f.rule = h.rule(f.name)
 		if f.rule != nil {
 			h.store.shrink(f, f.rule.keep())
+			h.seeds.opened = append(h.seeds.opened, f)
 			continue
 		}
 		h.store.shrink(f, 0)
@@ -134,6 +140,11 @@ func (s *store) add(f *feed, it *item) (evicted uint64) {
 	}
 	*k = kept{feed: f, seq: f.next, received: it.received, payload: it.payload, older: s.newest}
 	s.append(f, k)
+	return s.fit()
+}
+
+// fit lets the oldest ticks go until the limit holds, and returns how many.
+func (s *store) fit() (evicted uint64) {
 	for ; s.bytes > s.limit; evicted++ {
 		s.drop(s.oldest.feed) // of its topic it is the oldest, too
 	}
@@ -202,13 +213,17 @@ func (h *Hub) remember(f *feed, it *item) {
 	}
 }
 
-// recall answers Recall: from streams, later, or from what is kept, at once.
+// recall answers Recall: from streams, later, or from what is kept, at once unless
+// a first value is being read.
 func (h *Hub) recall(c *command) (work int) {
 	if len(c.recall.Cursor) > 0 {
 		if h.recallByCursor(c) {
 			return 1
 		}
 		c.recall.Since = nil
+	}
+	if h.patience(c) {
+		return len(c.recall.Filters)
 	}
 	return h.recallKept(c)
 }

@@ -54,22 +54,13 @@ type progress struct {
 }
 
 // readRecoveries makes ready to read entries for Recalls until ctx ends.
-func (h *Hub) readRecoveries(ctx context.Context) {
-	if h.opt.Redis.Source != Streams {
-		return
-	}
-	rr := &recoverReader{opt: &h.opt, client: NewClient(h.opt.Redis), slots: make(chan struct{}, recoverReaders), done: h.found}
-	context.AfterFunc(ctx, func() { _ = rr.client.Close() })
+func (h *Hub) readRecoveries(ctx context.Context, client redis.UniversalClient) {
+	rr := &recoverReader{opt: &h.opt, client: client, slots: make(chan struct{}, recoverReaders), done: h.found}
 	h.progress.read = func(r *recovery) { rr.begin(ctx, r) }
 }
 
 // found hands a recovery back to the hub. Any goroutine may call it.
-func (h *Hub) found(r *recovery) {
-	h.mail.mu.Lock()
-	h.mail.commands = append(h.mail.commands, command{found: r})
-	h.mail.mu.Unlock()
-	h.kick()
-}
+func (h *Hub) found(r *recovery) { h.post(command{found: r}) }
 
 // advance notes how far the items of a stream have been handled.
 func (h *Hub) advance(it *item) {
@@ -200,8 +191,8 @@ func (h *Hub) recovered(r *recovery) (work int) {
 	}
 	p.recoveries = slices.DeleteFunc(p.recoveries, func(o *recovery) bool { return o == r })
 	if r.err != nil || r.broken {
-		r.recall.Since = nil
-		return h.recallKept(&r.command)
+		r.recall.Since, r.recall.Cursor = nil, nil
+		return h.recall(&r.command)
 	}
 	for name := range r.found {
 		if h.topics[name] == nil {

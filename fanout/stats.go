@@ -36,6 +36,8 @@ type KeptStats struct {
 	Ticks         int    // last values and history
 	Bytes         int    // what they count for in Options.HistoryBytes
 	Evicted       uint64 // kept ticks that had to go because of that
+	Seeds         uint64 // first values that were read and kept
+	SeedsFailed   uint64 // first values that could not be read, or were too long
 	TopicsRefused uint64 // ticks dropped because they would have opened a topic beyond Options.MaxTopics
 }
 
@@ -43,9 +45,14 @@ type KeptStats struct {
 type counters struct {
 	received, receivedBytes, copies, unmatched, invalid atomic.Uint64
 	oversized, unnumbered, resets, lost, refused        atomic.Uint64
-	evicted, topicsRefused                              atomic.Uint64
 	topics, filters, subscriptions                      atomic.Int64
 	keptTicks, keptBytes                                atomic.Int64
+	keptCounters
+}
+
+// keptCounters are those of KeptStats.
+type keptCounters struct {
+	evicted, topicsRefused, seeds, seedsFailed atomic.Uint64
 }
 
 // gauge publishes the levels that the hub owns.
@@ -78,6 +85,8 @@ func (h *Hub) Stats() Stats {
 			Ticks:         int(c.keptTicks.Load()),
 			Bytes:         int(c.keptBytes.Load()),
 			Evicted:       c.evicted.Load(),
+			Seeds:         c.seeds.Load(),
+			SeedsFailed:   c.seedsFailed.Load(),
 			TopicsRefused: c.topicsRefused.Load(),
 		},
 	}

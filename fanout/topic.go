@@ -32,6 +32,7 @@ type feed struct {
 
 	rule       *Rule // nil: nothing is kept
 	past       past
+	seed       *seed  // its first value is being read
 	recalled   Ticket // of the last Recall that has looked here
 	stream     int    // that its last tick came from; 0: none, or not known
 	dark       bool   // its part of the source is lost
@@ -73,6 +74,9 @@ func (h *Hub) tick(it *item) {
 	h.remember(f, it)
 	f.touched = it.received
 	f.next++
+	if f.seed != nil {
+		h.settleSeed(f)
+	}
 }
 
 // discover opens a topic that a loop's confirmed filter or a rule matches. With a message
@@ -128,6 +132,7 @@ func (h *Hub) open(name string) *feed {
 	f.node = h.root.grow(name)
 	f.node.topic = f
 	h.topics[name] = f
+	h.seeds.opened = append(h.seeds.opened, f)
 	h.send(&f.loops, &Opened{f.state()})
 	return f
 }

@@ -241,7 +241,7 @@ func (s *services) parts() (admin.Gateway, admin.Hub) {
 func hubRules(topics []config.Topic) []fanout.Rule {
 	var rules []fanout.Rule
 	for _, t := range topics {
-		rules = append(rules, fanout.Rule{Match: t.Match, Snapshot: t.Snapshot, History: t.History, MaxAge: t.HistoryAge})
+		rules = append(rules, fanout.Rule{Match: t.Match, Snapshot: t.Snapshot, Seed: t.Seed, History: t.History, MaxAge: t.HistoryAge})
 	}
 	return rules
 }

@@ -222,7 +222,10 @@ func disconnectedLine(e *client.Disconnected) (line eventLine, text string) {
 
 // snapshotLine is a last value for programs and for people.
 func snapshotLine(s *client.Snapshot) (line eventLine, text string) {
-	line = eventLine{Event: "snapshot", Topic: s.Topic, Epoch: s.Epoch, Seq: s.Seq, TimeUS: s.Time.UnixMicro(), Stale: s.Stale}
+	line = eventLine{Event: "snapshot", Topic: s.Topic, Epoch: s.Epoch, Seq: s.Seq, Stale: s.Stale}
+	if !s.Time.IsZero() {
+		line.TimeUS = s.Time.UnixMicro()
+	}
 	line.Payload, line.Base64 = jsonPayload(s.Payload)
 	stale := ""
 	if s.Stale {

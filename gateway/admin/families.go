@@ -151,6 +151,12 @@ func tickFamilies() []family {
 			value: func(s *sample) float64 { return float64(s.hub.Kept.Bytes) }},
 		{name: "sealcast_kept_ticks_evicted_total", kind: counter, help: "Kept ticks that had to go because of limits.history_bytes.",
 			value: func(s *sample) float64 { return float64(s.hub.Kept.Evicted) }},
+		{name: "sealcast_topic_seeds_total", kind: counter, labels: []string{"result"},
+			help: "First values of topics that were read from Redis and kept, and those that could not be read or were longer than limits.tick.",
+			values: func(s *sample, add func(float64, ...string)) {
+				add(float64(s.hub.Kept.Seeds), "kept")
+				add(float64(s.hub.Kept.SeedsFailed), "failed")
+			}},
 		{name: "sealcast_filters", kind: gauge, help: "Names and patterns that sessions are subscribed to, each counted once for each event loop.",
 			value: func(s *sample) float64 { return float64(s.hub.Filters) }},
 	}

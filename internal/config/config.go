@@ -147,6 +147,7 @@ type Topic struct {
 	Match      topic.Filter
 	Policy     Policy
 	Snapshot   bool          // keep the last value
+	Seed       string        // with Snapshot: key at Redis of the first value, with {topic} for the name; empty: none
 	History    int           // keep so many ticks
 	HistoryAge time.Duration // of the history; 0: any
 	Compress   string        // class; CompressOff: never compressed

@@ -99,7 +99,7 @@ func checkRealm(s string) error {
 }
 
 // topicForm is what an entry of topics looks like.
-const topicForm = "{match: NAME OR PATTERN, policy: latest or every, snapshot: true or false, history: 0 to 1000000, history_age: TIME, compress: CLASS or off, max_rate: 0 to 1000, batch: {max_delay, max_ticks, max_bytes}}"
+const topicForm = "{match: NAME OR PATTERN, policy: latest or every, snapshot: true or false, seed: KEY WITH {topic}, history: 0 to 1000000, history_age: TIME, compress: CLASS or off, max_rate: 0 to 1000, batch: {max_delay, max_ticks, max_bytes}}"
 
 // topics is a list of them.
 func topics(field *[]Topic) kind {
@@ -110,7 +110,7 @@ func topics(field *[]Topic) kind {
 			var b strings.Builder
 			for _, t := range *field {
 				fmt.Fprintf(&b, "\n- {match: %s, policy: %s, snapshot: %t, history: %d, compress: %s%s}",
-					doubleQuote(t.Match.String()), t.Policy, t.Snapshot, t.History, quote(t.Compress), showAge(&t)+showPace(&t))
+					doubleQuote(t.Match.String()), t.Policy, t.Snapshot, t.History, quote(t.Compress), showSeed(&t)+showAge(&t)+showPace(&t))
 			}
 			if b.Len() == 0 {
 				return "[]"
@@ -139,6 +139,29 @@ func topics(field *[]Topic) kind {
 	}
 }
 
+// showSeed is seed, if it is set.
+func showSeed(t *Topic) string {
+	if t.Seed == "" {
+		return ""
+	}
+	return ", seed: " + doubleQuote(t.Seed)
+}
+
+// seedTopic is what stands for the topic's name in a seed.
+const seedTopic = "{topic}"
+
+// checkSeed wants a text of its own before the name: else a client could read any
+// key by its choice of a name.
+func checkSeed(s string) error {
+	switch {
+	case strings.Count(s, seedTopic) != 1:
+		return hinted{"does not hold {topic} once", `it stands for the topic's name, as in "last:{topic}"`}
+	case strings.HasPrefix(s, seedTopic):
+		return hinted{"begins with {topic}, so that clients could read any key", `give the keys of first values a prefix, as in "last:{topic}"`}
+	}
+	return nil
+}
+
 // showAge is history_age, if it is set.
 func showAge(t *Topic) string {
 	if t.HistoryAge == 0 {
@@ -150,10 +173,11 @@ func showAge(t *Topic) string {
 // topicEntry reads one entry.
 func topicEntry(n *yaml.Node) (Topic, []problem) {
 	entry := Topic{Policy: PolicyEvery, Compress: publicClass, Batch: TopicBatch{MaxDelay: -1}}
-	problems := mapping(n, topicForm, []string{"match", "policy", "snapshot", "history", "history_age", "compress", "max_rate", "batch"}, map[string]kind{
+	problems := mapping(n, topicForm, []string{"match", "policy", "snapshot", "seed", "history", "history_age", "compress", "max_rate", "batch"}, map[string]kind{
 		"match":       scalar(&entry.Match, "a topic's name or a pattern", parseMatch, topic.Filter.String),
 		"policy":      choice(&entry.Policy, PolicyLatest, PolicyEvery),
 		"snapshot":    boolean(&entry.Snapshot),
+		"seed":        text(&entry.Seed, 256, "a key with {topic} in it", checkSeed),
 		"history":     whole(&entry.History, 0, 1_000_000),
 		"history_age": duration(&entry.HistoryAge, 0, 30*24*time.Hour),
 		"compress":    text(&entry.Compress, 64, "the name of a class, or off", checkClass),
@@ -165,6 +189,9 @@ func topicEntry(n *yaml.Node) (Topic, []problem) {
 	}
 	if problems == nil && entry.MaxRate != 0 && entry.Policy != PolicyLatest {
 		problems = []problem{{n, ".max_rate", "needs policy: latest", "with policy every each tick is delivered"}}
+	}
+	if problems == nil && entry.Seed != "" && !entry.Snapshot {
+		problems = []problem{{n, ".seed", "needs snapshot: true", "a first value is kept where last values are"}}
 	}
 	return entry, problems
 }

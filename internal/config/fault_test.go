@@ -167,7 +167,7 @@ func TestFaultsInTopics(t *testing.T) {
 	rule := "* stands for one whole segment between colons, ** for the rest and only at the end"
 	for _, c := range []struct{ name, file, want string }{
 		{"no list", "topics: all",
-			`gw.yaml:1: topics: "all" is not a mapping | allowed: {match: NAME OR PATTERN, policy: latest or every, snapshot: true or false, history: 0 to 1000000, history_age: TIME, compress: CLASS or off, max_rate: 0 to 1000, batch: {max_delay, max_ticks, max_bytes}}`},
+			`gw.yaml:1: topics: "all" is not a mapping | allowed: {match: NAME OR PATTERN, policy: latest or every, snapshot: true or false, seed: KEY WITH {topic}, history: 0 to 1000000, history_age: TIME, compress: CLASS or off, max_rate: 0 to 1000, batch: {max_delay, max_ticks, max_bytes}}`},
 		{"no match", "topics: [{policy: every}]",
 			`gw.yaml:1: topics[0]: has no match | add match: "**" for all topics`},
 		{"unknown key", "topics:\n- match: a\n  polcy: every",
@@ -189,6 +189,12 @@ func TestFaultsInTopics(t *testing.T) {
 		{"bad batch", "topics: [{match: a, batch: {max_delay: 1h, max_tick: 1}}]",
 			"gw.yaml:1: topics[0].batch.max_delay: is out of range | allowed: 0s to 10s\n" +
 				"gw.yaml:1: topics[0].batch.max_tick: unknown setting | did you mean max_ticks?"},
+		{"seed without snapshot", "topics: [{match: a, seed: 'last:{topic}'}]",
+			"gw.yaml:1: topics[0].seed: needs snapshot: true | a first value is kept where last values are"},
+		{"seed without name", "topics: [{match: a, snapshot: true, seed: last}]",
+			`gw.yaml:1: topics[0].seed: does not hold {topic} once | it stands for the topic's name, as in "last:{topic}"`},
+		{"seed of any key", "topics: [{match: a, snapshot: true, seed: '{topic}:x'}]",
+			`gw.yaml:1: topics[0].seed: begins with {topic}, so that clients could read any key | give the keys of first values a prefix, as in "last:{topic}"`},
 		{"empty class", "topics: [{match: a, compress: ''}]",
 			"gw.yaml:1: topics[0].compress: is empty | allowed: the name of a class, or off"},
 		{"unreachable", "topics:\n- {match: '**'}\n- {match: 'md:*'}",

@@ -76,11 +76,11 @@ func TestValuesOfFlags(t *testing.T) {
 		{[]string{"drain.window=0s"}, func(c *Config) any { return c.Drain.Window }, time.Duration(0)},
 		{[]string{"cipher.post_quantum=off"}, func(c *Config) any { return c.Cipher.PostQuantum }, PostQuantumOff},
 		{[]string{"redis={mode: standalone, addrs: ['a:1', \"[::1]:2\"]}"}, func(c *Config) any { return c.Redis.Addrs }, []string{"a:1", "[::1]:2"}},
-		{[]string{"topics={match: 'a:**'}"}, func(c *Config) any { return fmt.Sprint(c.Topics) }, "[{a:** every false 0 0s public 0 {-1ns 0 0}}]"},
+		{[]string{"topics={match: 'a:**'}"}, func(c *Config) any { return fmt.Sprint(c.Topics) }, "[{a:** every false  0 0s public 0 {-1ns 0 0}}]"},
 		{[]string{"topics=[{match: a, compress: off}, {match: '**', compress: desk-7}]"}, func(c *Config) any { return fmt.Sprint(c.Topics) },
-			"[{a every false 0 0s off 0 {-1ns 0 0}} {** every false 0 0s desk-7 0 {-1ns 0 0}}]"},
+			"[{a every false  0 0s off 0 {-1ns 0 0}} {** every false  0 0s desk-7 0 {-1ns 0 0}}]"},
 		{[]string{"topics={match: a, policy: latest, max_rate: 0.5, batch: {max_delay: 0s, max_ticks: 1, max_bytes: 1KiB}}"},
-			func(c *Config) any { return fmt.Sprint(c.Topics) }, "[{a latest false 0 0s public 0.5 {0s 1 1024}}]"},
+			func(c *Config) any { return fmt.Sprint(c.Topics) }, "[{a latest false  0 0s public 0.5 {0s 1 1024}}]"},
 		{[]string{"batch.max_delay=0s"}, func(c *Config) any { return c.Batch.MaxDelay }, time.Duration(0)},
 		{[]string{"compress.codecs=snappy"}, func(c *Config) any { return c.Compress.Codecs }, []wire.Codec{wire.CodecSnappy}},
 		{[]string{"compress={codecs: [none, zstd], min_bytes: 1KiB, dictionary: /x}"}, func(c *Config) any { return c.Compress },
@@ -183,7 +183,7 @@ func TestSecretIsNeverShown(t *testing.T) {
 func TestFormatsReadBack(t *testing.T) {
 	odd := Sources{Set: []string{
 		"realm=- a: \"b\" # é", "key_file= ", "limits.tick=1023", "slow.timeout=1m1s", "heartbeat.interval=1h", "heartbeat.timeout=90m",
-		`topics=[{match: "a\"{,:*", policy: latest, max_rate: 2.5, batch: {max_delay: 1500us, max_ticks: 7}}, {match: "*", batch: {max_bytes: 300B}}]`, "redis.mode=standalone", `redis.addrs=["[::1]:6379"]`,
+		`topics=[{match: "a\"{,:*", policy: latest, max_rate: 2.5, batch: {max_delay: 1500us, max_ticks: 7}}, {match: "*", snapshot: true, seed: "la\"st: {{topic}}", batch: {max_bytes: 300B}}]`, "redis.mode=standalone", `redis.addrs=["[::1]:6379"]`,
 	}}
 	l := load(t, odd)
 	again := load(t, Sources{File: writeFile(t, l.Show())})

@@ -15,12 +15,13 @@ export interface Tick {
   payload: Bytes;
 }
 
-/** The last tick of a topic before its delivery began. */
+/** The last tick of a topic before its delivery began; with epoch 0 a first value that the publisher keeps. */
 export interface SnapshotEvent {
   type: "snapshot";
   topic: string;
   epoch: number;
   seq: number;
+  /** Microseconds since the Unix epoch; 0: not known. */
   time: number;
   payload: Bytes;
   /** Newer ticks may have been lost. */
