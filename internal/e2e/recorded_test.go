@@ -21,8 +21,10 @@ import (
 
 var recordings = flag.String("recordings", "", "pattern of recorded feeds that TestRecordedFeeds replays besides the made-up one")
 
-// Recorded feeds, replayed with `sealctl feed --speed max`: to `sealctl tail`,
-// and to 8 clients on 2 event loops with each suite, sealed for each or for groups.
+// Recorded feeds, replayed with `sealctl feed --speed max`: to `sealctl tail`, to
+// 8 clients on 2 event loops with each suite, sealed for each or for groups, and
+// so through each topology and source of Redis; some of these, or with
+// SEALCAST_LONG=1 all.
 func TestRecordedFeeds(t *testing.T) {
 	named, err := filepath.Glob(*recordings)
 	if err != nil || *recordings != "" && len(named) == 0 {
@@ -37,6 +39,9 @@ func TestRecordedFeeds(t *testing.T) {
 				for _, seal := range []string{"session", "group"} {
 					t.Run(id.String()+" for each "+seal, func(t *testing.T) { replayToClients(t, path, s, id, seal) })
 				}
+			}
+			for _, top := range topologies {
+				t.Run(top.name, func(t *testing.T) { replayEveryWay(t, top, path, s) })
 			}
 		})
 	}
@@ -84,9 +89,9 @@ func readRecording(t *testing.T, path string) script {
 	}
 }
 
-func replay(t *testing.T, r *redistest.Server, path string, ticks int) {
+func replay(t *testing.T, redis, source, path string, ticks int) {
 	t.Helper()
-	p := sealctl(t, "feed", "--redis", r.Addr, "--file", path, "--speed", "max")
+	p := sealctl(t, "feed", "--redis", redis, "--mode", source, "--file", path, "--speed", "max")
 	p.expect(0)
 	said := strings.TrimSpace(p.stdout.String())
 	if want := fmt.Sprintf("published %d ticks", ticks); !strings.HasPrefix(said, want) {
@@ -99,7 +104,7 @@ func replayToTail(t *testing.T, path string, s script) {
 	r := redistest.Start(t)
 	g := serve(t, fromRedis(r))
 	tail := g.tail(r, "1", "--topics", "md:**", "-o", "json", "--count", strconv.Itoa(len(s)), "--for", "60s")
-	replay(t, r, path, len(s))
+	replay(t, r.Addr, "pubsub", path, len(s))
 	tail.expect(0)
 	m := member{want: s.byTopic(), seq: map[string]uint64{}, epoch: map[string]uint64{}}
 	for i, line := range jsonLines(t, tail.stdout.String()) {
@@ -118,6 +123,6 @@ func replayToClients(t *testing.T, path string, s script, id suite.ID, seal stri
 	opts := g.options()
 	opts.Suites = []suite.ID{id}
 	a := gather(t, g.url(), opts, 8, s, "md:**")
-	replay(t, r, path, len(s))
+	replay(t, r.Addr, "pubsub", path, len(s))
 	a.verdict()
 }
