@@ -3,6 +3,7 @@ package gateway
 import (
 	"crypto/rand"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/gobwas/ws"
@@ -37,6 +38,7 @@ type group struct {
 	sealer   record.GroupSealer
 	left     bool // somebody who has the key went of his own accord
 	expelled bool // somebody who has the key was sent away
+	ended    bool // nothing more is sealed by it
 }
 
 // sharing is a cohort's way to seal its batches once.
@@ -62,12 +64,19 @@ func (x *sharing) key() byte {
 
 // member is what a session has been told of groups, and sent of the one it is in.
 type member struct {
-	takes    bool   // the client asked for groups
-	in       bool   // of group
-	unmarked bool   // records were sent since the last mark
-	group    *group // whose key the client was given last; it may have been cleared
+	takes    bool     // the client asked for groups
+	in       bool     // of group
+	unmarked bool     // records were sent since the last mark
+	barred   bool     // topics are being taken away: it counts as sent away from the cohort that it leaves
+	group    *group   // whose key the client was given last; it may have been cleared
+	former   []*group // whose keys it was given before and which may go on
 	at       record.GroupPoint
 }
+
+// maxFormer bounds member.former. At the rate of messages that sessions have by
+// default it takes longer than rotateEvery to fill, so that the group which is then
+// counted as one that somebody was sent away from would be replaced anyway.
+const maxFormer = 128
 
 // sealedFrame is a frame of the arena, sealed for a group, in scratch.shared.
 type sealedFrame struct {
@@ -141,11 +150,13 @@ func (l *loop) disband(co *cohort) {
 	co.sharing.group = nil
 	switch {
 	case g == nil:
+		return
 	case l.scratch.sharing != nil:
 		l.scratch.retired = append(l.scratch.retired, g)
 	default:
 		g.sealer.Clear(l.ciphers)
 	}
+	g.ended = true
 }
 
 // sealShared is out 7 for a group — it seals the batches of the arena once, each
@@ -210,9 +221,24 @@ func (c *conn) follow(x *sealedFrame) {
 	if m.group != x.group || !m.in || m.at.Next != x.at.Next {
 		c.mark()
 		c.sendGroupKey(x)
-		m.group, m.in = x.group, true
+		m.keep(x.group)
+		m.in = true
 	}
 	m.at, m.unmarked = x.after, true
+}
+
+// keep notes whose key the client was given, and remembers the one before while it
+// seals still.
+func (m *member) keep(g *group) {
+	if m.group != nil && m.group != g && !m.group.ended {
+		m.former = slices.DeleteFunc(m.former, func(old *group) bool { return old.ended || old == g })
+		if len(m.former) == maxFormer {
+			m.former[0].expelled = true
+			m.former = slices.Delete(m.former, 0, 1)
+		}
+		m.former = append(m.former, m.group)
+	}
+	m.group = g
 }
 
 func (c *conn) sendGroupKey(x *sealedFrame) {
@@ -254,7 +280,10 @@ func (c *conn) leaveGroup() {
 // missed notes that c, which may have the key of a cohort's group, is no member of
 // the cohort any more.
 func (co *cohort) missed(c *conn) {
-	if g := co.sharing.group; g != nil && c.sub.member.group == g {
+	switch g := co.sharing.group; {
+	case c.sub.member.barred:
+		c.expel()
+	case g != nil && c.sub.member.group == g:
 		g.left = true
 	}
 }
@@ -262,7 +291,15 @@ func (co *cohort) missed(c *conn) {
 // expel makes sure that nothing which is sealed from here on opens for c by a key
 // that it was given.
 func (c *conn) expel() {
-	if c.sub != nil && c.sub.member.group != nil {
-		c.sub.member.group.expelled = true
+	if c.sub == nil {
+		return
 	}
+	m := &c.sub.member
+	if m.group != nil {
+		m.group.expelled = true
+	}
+	for _, g := range m.former {
+		g.expelled = true
+	}
+	m.former = nil
 }

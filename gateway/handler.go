@@ -17,8 +17,13 @@ import (
 
 var errOutOfPlace = errors.New("message out of place: Connect comes first, and once")
 
-// maxRequests bounds the Subscribes of a session that wait for their answer.
-const maxRequests = 64
+const (
+	// maxRequests bounds the Subscribes of a session that wait for their answer.
+	maxRequests = 64
+	// spareEntries is how many more filters than a session may hold stand in one
+	// message at most. Each of them is answered, and so costs the loop something.
+	spareEntries = 1000
+)
 
 // request is a Subscribe that waits until the source has confirmed all of its
 // filters, and then for what the hub remembers of their topics.
@@ -97,6 +102,16 @@ func (c *conn) sendError(id uint32, code wire.CloseCode, text, filter string) {
 		Id: id, Code: uint32(code), Text: text, Filter: filter}}})
 }
 
+// refuseLong refuses a whole request that has more filters than one may have.
+func (c *conn) refuseLong(id uint32, entries int) bool {
+	most := c.maxSubscriptions() + spareEntries
+	if entries <= most {
+		return false
+	}
+	c.sendError(id, wire.CloseTooMany, fmt.Sprintf("%d filters in one message: at most %d", entries, most), "")
+	return true
+}
+
 // subscribe holds each acceptable filter; the answer comes when all are
 // confirmed and the hub has said what it remembers.
 func (c *conn) subscribe(m *wire.Subscribe) {
@@ -104,9 +119,13 @@ func (c *conn) subscribe(m *wire.Subscribe) {
 		c.sendError(m.Id, wire.CloseTooMany, "too many requests wait for an answer", "")
 		return
 	}
+	if c.refuseLong(m.Id, len(m.Subscriptions)) {
+		return
+	}
 	req := &request{conn: c, id: m.Id}
 	req.withPositions(m.Since)
 	req.cursor = m.Cursor
+	var forbidden []string
 	for _, s := range m.Subscriptions {
 		if c.phase != phaseOpen {
 			break // an Error was too much for a slow session
@@ -116,7 +135,8 @@ func (c *conn) subscribe(m *wire.Subscribe) {
 		case err != nil:
 			c.sendError(m.Id, wire.CloseBadRecord, err.Error(), s.Filter)
 		case !c.sub.who.grant.Rights.Allow(f):
-			c.refuseTopic(m.Id, s.Filter)
+			forbidden = append(forbidden, s.Filter)
+			c.sendError(m.Id, wire.CloseForbidden, notCovered, s.Filter)
 		case len(req.names) < c.maxSubscriptions() && (c.holds(f) || req.holds(f)):
 			req.want(s.Filter, f, o)
 		case c.held()+len(req.filters) >= c.maxSubscriptions():
@@ -127,6 +147,7 @@ func (c *conn) subscribe(m *wire.Subscribe) {
 		}
 	}
 	c.sub.requests = append(c.sub.requests, req)
+	c.auditForbidden(forbidden)
 	c.auditSubscription(req.names)
 	c.loop.proceed(c)
 }
@@ -179,6 +200,27 @@ func (r *request) holds(f topic.Filter) bool {
 func (r *request) remove(h *heldFilter, name string) {
 	r.filters = without(r.filters, h)
 	r.names = slices.DeleteFunc(r.names, func(s string) bool { return s == name })
+	r.release(h)
+}
+
+// giveBack takes the filters that are marked with turn out of a request that still
+// waits. silent: their names go too; else the client is told of them in its answer.
+func (r *request) giveBack(turn uint64, silent bool) {
+	gone := make(map[string]bool)
+	r.filters = slices.DeleteFunc(r.filters, func(h *heldFilter) bool {
+		if h.turn != turn {
+			return false
+		}
+		gone[h.String()] = silent
+		r.release(h)
+		r.conn.loop.letGo(h)
+		return true
+	})
+	r.names = slices.DeleteFunc(r.names, func(name string) bool { return gone[name] })
+}
+
+// release ends the wait for a filter that is taken out.
+func (r *request) release(h *heldFilter) {
 	if !h.confirmed {
 		r.missing--
 		h.waiting = without(h.waiting, r)
@@ -223,40 +265,68 @@ func (x *index) newTopics(old []holding, added []*heldFilter) []*wire.TopicState
 
 // unsubscribe gives filters back, those that still wait too.
 func (c *conn) unsubscribe(m *wire.Unsubscribe) {
-	done := &wire.Unsubscribed{Id: m.Id}
+	if c.refuseLong(m.Id, len(m.Filters)) {
+		return
+	}
+	done, turn := &wire.Unsubscribed{Id: m.Id}, c.loop.index.nextTurn()
+	var gone []*heldFilter
 	for _, name := range m.Filters {
-		f, err := topic.ParseFilter(name)
-		if err != nil || !c.giveBack(f, name) {
+		h := c.find(name)
+		if h == nil || h.turn == turn { // named twice
 			c.sendError(m.Id, wire.CloseBadRecord, "not subscribed", name)
 			continue
 		}
+		h.turn = turn
+		gone = append(gone, h)
 		done.Filters = append(done.Filters, name)
 	}
+	c.giveBack(gone, true)
 	c.send(&wire.ServerFrame{Message: &wire.ServerFrame_Unsubscribed{Unsubscribed: done}})
 }
 
-func (c *conn) giveBack(f topic.Filter, name string) bool {
-	l := c.loop
-	h, ok := l.index.filters[f]
-	if !ok {
-		return false
+// find returns the filter of this name that the session holds or waits for; nil: none.
+func (c *conn) find(name string) *heldFilter {
+	f, err := topic.ParseFilter(name)
+	if err != nil {
+		return nil
 	}
-	if i := c.sub.holding(f); i >= 0 {
-		if l.regroup(c, slices.Delete(slices.Clone(c.sub.filters), i, i+1)) {
-			l.letGo(h)
+	h := c.loop.index.filters[f]
+	waits := func(r *request) bool { return slices.Contains(r.filters, h) }
+	if h == nil || c.sub.holding(f) < 0 && !slices.ContainsFunc(c.sub.requests, waits) {
+		return nil
+	}
+	return h
+}
+
+// giveBack takes filters from the session, however many by one change of its
+// cohort. silent: the answers to requests that wait for them say nothing of it.
+func (c *conn) giveBack(gone []*heldFilter, silent bool) {
+	if len(gone) == 0 || c.phase != phaseOpen {
+		return
+	}
+	l := c.loop
+	turn := l.index.nextTurn()
+	for _, h := range gone {
+		h.turn = turn
+	}
+	left, held := make([]holding, 0, len(c.sub.filters)), gone[:0:0]
+	for _, h := range c.sub.filters {
+		if h.turn == turn {
+			held = append(held, h.heldFilter)
+		} else {
+			left = append(left, h)
 		}
-		return true
 	}
 	for _, r := range c.sub.requests {
-		if !slices.Contains(r.filters, h) {
-			continue
-		}
-		r.remove(h, name)
-		l.letGo(h)
-		l.proceed(c)
-		return true
+		r.giveBack(turn, silent)
 	}
-	return false
+	if !l.regroup(c, left) {
+		return
+	}
+	for _, h := range held {
+		l.letGo(h)
+	}
+	l.proceed(c)
 }
 
 // unsubscribeAll takes a session that ends out of the index. Its queue goes too.
@@ -311,7 +381,7 @@ func (l *loop) refused(e *fanout.Refused) {
 	h.refused = e.Err
 	for _, co := range slices.Clone(h.cohorts) {
 		for _, c := range slices.Clone(co.members) {
-			l.serve(c, func(c *conn) { c.withdraw(h, e.Err) })
+			l.serve(c, func(c *conn) { c.withdraw([]*heldFilter{h}, e.Err) })
 		}
 	}
 	for _, r := range slices.Clone(h.waiting) {
@@ -322,13 +392,17 @@ func (l *loop) refused(e *fanout.Refused) {
 	}
 }
 
-// withdraw takes a filter away that the session had.
-func (c *conn) withdraw(h *heldFilter, cause error) {
-	c.expel()
-	c.giveBack(h.Filter, "")
-	c.send(&wire.ServerFrame{Message: &wire.ServerFrame_Unsubscribed{
-		Unsubscribed: &wire.Unsubscribed{Filters: []string{h.String()}}}})
-	c.sendError(0, wire.CloseForbidden, cause.Error(), h.String())
+// withdraw takes filters away that the session had or waits for. What is collected
+// for it still comes under the key that its group has now; nothing later does.
+func (c *conn) withdraw(gone []*heldFilter, cause error) {
+	c.sub.member.barred = true
+	c.giveBack(gone, false)
+	c.sub.member.barred = false
+	for _, h := range gone {
+		c.send(&wire.ServerFrame{Message: &wire.ServerFrame_Unsubscribed{
+			Unsubscribed: &wire.Unsubscribed{Filters: []string{h.String()}}}})
+		c.sendError(0, wire.CloseForbidden, cause.Error(), h.String())
+	}
 }
 
 // heartbeat sends a sealed record that the client can time out on, and a ping

@@ -260,10 +260,11 @@ func (c *conn) maxMessages() int {
 	return c.sub.who.grant.Limits.Narrow(auth.Limits{MessagesPerSecond: c.loop.settings().Limits.MessagesPerSecond}).MessagesPerSecond
 }
 
-// refuseTopic answers a filter that the token does not cover.
-func (c *conn) refuseTopic(id uint32, filter string) {
-	c.audit("refusal", zap.String("filter", filter), zap.String("reason", notCovered))
-	c.sendError(id, wire.CloseForbidden, notCovered, filter)
+// auditForbidden writes which filters of a request the token does not cover.
+func (c *conn) auditForbidden(filters []string) {
+	if len(filters) > 0 {
+		c.audit("refusal", zap.Strings("filters", filters), zap.String("reason", notCovered))
+	}
 }
 
 const notCovered = "the token does not allow all of these topics"
@@ -311,18 +312,24 @@ func (c *conn) onRefreshed(lg *login) {
 // dropForbidden takes filters away that the token does not cover any more; the
 // session then belongs to the cohort of those that are left.
 func (c *conn) dropForbidden() {
-	var filters []*heldFilter
+	var gone []*heldFilter
+	var names []string
+	check := func(h *heldFilter) {
+		if !c.sub.who.grant.Rights.Allow(h.Filter) {
+			gone, names = append(gone, h), append(names, h.String())
+		}
+	}
 	for i := range c.sub.filters {
-		filters = append(filters, c.sub.filters[i].heldFilter)
+		check(c.sub.filters[i].heldFilter)
 	}
 	for _, r := range c.sub.requests {
-		filters = append(filters, r.filters...)
-	}
-	for _, h := range filters {
-		if c.phase == phaseOpen && !c.sub.who.grant.Rights.Allow(h.Filter) {
-			c.audit("withdrawal", zap.Stringer("filter", h.Filter))
-			c.withdraw(h, errNotCovered)
+		for _, h := range r.filters {
+			check(h)
 		}
+	}
+	if gone != nil {
+		c.audit("withdrawal", zap.Strings("filters", names))
+		c.withdraw(gone, errNotCovered)
 	}
 }
 
