@@ -11,7 +11,7 @@ const alarmSlack = int64(200 * time.Microsecond)
 
 // alarm is a moment at which something on a loop is due.
 type alarm struct {
-	at    int64 // nanoseconds of the loop's clock
+	at    int64 // nanoseconds of the loop's clock; of a hold the number of a spot
 	place int   // in the heap, counted from 1; 0: not set
 	owner ringer
 }
@@ -19,16 +19,19 @@ type alarm struct {
 // ringer is what an alarm is for. ring may set alarms, also its own.
 type ringer interface{ ring(l *loop) }
 
-// alarms are a loop's, the next one first, with one timer for all of them.
+// schedule is a heap of alarms, the earliest first.
+type schedule struct{ heap []*alarm }
+
+// alarms are a loop's, with one timer for all of them.
 type alarms struct {
-	now   int64 // nanoseconds since the loop was started, as of the beginning of its turn
-	heap  []*alarm
+	schedule
+	now   int64       // nanoseconds since the loop was started, as of the beginning of its turn
 	timer *time.Timer // wakes the loop
 	armed int64       // what the timer is set to; math.MaxInt64: it is not
 }
 
 // set moves a to a moment.
-func (x *alarms) set(a *alarm, at int64) {
+func (x *schedule) set(a *alarm, at int64) {
 	if a.place == 0 {
 		x.heap = append(x.heap, a)
 		a.place = len(x.heap)
@@ -38,7 +41,7 @@ func (x *alarms) set(a *alarm, at int64) {
 }
 
 // clear takes a off, if it is set.
-func (x *alarms) clear(a *alarm) {
+func (x *schedule) clear(a *alarm) {
 	if a.place == 0 {
 		return
 	}
@@ -54,7 +57,7 @@ func (x *alarms) clear(a *alarm) {
 }
 
 // up moves a towards the front as far as it belongs there.
-func (x *alarms) up(a *alarm) *alarm {
+func (x *schedule) up(a *alarm) *alarm {
 	for a.place > 1 {
 		parent := x.heap[a.place/2-1]
 		if parent.at <= a.at {
@@ -66,7 +69,7 @@ func (x *alarms) up(a *alarm) *alarm {
 }
 
 // down moves a towards the end as far as it belongs there.
-func (x *alarms) down(a *alarm) {
+func (x *schedule) down(a *alarm) {
 	for 2*a.place <= len(x.heap) {
 		child := x.heap[2*a.place-1]
 		if 2*a.place < len(x.heap) && x.heap[2*a.place].at < child.at {
@@ -79,7 +82,7 @@ func (x *alarms) down(a *alarm) {
 	}
 }
 
-func (x *alarms) swap(a, b *alarm) {
+func (x *schedule) swap(a, b *alarm) {
 	a.place, b.place = b.place, a.place
 	x.heap[a.place-1], x.heap[b.place-1] = a, b
 }

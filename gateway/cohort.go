@@ -36,6 +36,7 @@ type cohort struct {
 	pending pending
 	marked  *fanout.Mark         // the cursor that was sent last
 	paces   map[*loopTopic]*pace // nil: no filter has a rate
+	holds   schedule             // of paces, by the number of the spot before
 	sharing sharing
 }
 
@@ -258,7 +259,7 @@ func (l *loop) letPass(t *loopTopic) {
 		return
 	}
 	if held, ok := t.pace.take(l); ok {
-		l.collect(t, held, t.policy(l.settings().rules))
+		l.collectHeld(t.pace, held, t.policy(l.settings().rules))
 	}
 }
 

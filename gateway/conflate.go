@@ -51,17 +51,18 @@ type pace struct {
 	topic    *loopTopic
 	cohort   *cohort // nil: for the whole loop
 	interval time.Duration
-	next     int64  // of the loop's clock: the next tick may pass
-	held     entry  // the newest tick that came since; nothing: none
-	alarm    alarm  // at next, while one is held
-	holds    uint64 // how often one has been
+	next     int64 // of the loop's clock: the next tick may pass
+	held     entry // the newest tick that came since; nothing: none
+	alarm    alarm // at next, while one is held
+	hold     alarm // among the holds of cursors, while one is held
+	before   spot  // in the streams, of the tick that is held or was last
 
 	sent, turn uint64 // of a cohort: the last tick that passed, and when
 }
 
 func newPace(t *loopTopic, co *cohort, interval time.Duration) *pace {
 	p := &pace{topic: t, cohort: co, interval: interval}
-	p.alarm.owner = p
+	p.alarm.owner, p.hold.owner = p, p
 	return p
 }
 
@@ -93,6 +94,7 @@ func (p *pace) pass(l *loop, e *entry) {
 // take gives up what is held; the next tick may pass at once.
 func (p *pace) take(l *loop) (e entry, ok bool) {
 	l.alarms.clear(&p.alarm)
+	l.holdsOf(p).clear(&p.hold)
 	e, p.held, p.next = p.held, entry{}, 0
 	return e, e.what != nil
 }
@@ -114,5 +116,5 @@ func (p *pace) release(l *loop) {
 		l.put(p.cohort, e, rule)
 		return
 	}
-	l.collect(p.topic, e, rule)
+	l.collectHeld(p, e, rule)
 }

@@ -10,48 +10,68 @@ import (
 
 // cursors is what a loop knows of the streams.
 type cursors struct {
-	latest *fanout.Mark // nil: none yet
-	holds  []hold       // in the order in which they began
+	latest spot
+	here   spot     // before the tick that is being collected: latest, or where a rule's rate began to hold it
+	holds  schedule // of the rules' rates, by the number of the spot before
 }
 
-// hold is a tick that a rate holds back: until it is sent, no cursor may stand
-// behind it.
-type hold struct {
-	pace   *pace
-	number uint64
-	before *fanout.Mark // the last one when the hold began
+// spot is a point in the streams that the hub has come to. Spots of one loop
+// are numbered in their order.
+type spot struct {
+	number int64
+	mark   *fanout.Mark // nil: the hub has told none yet
 }
 
 // reach notes that all of the hub's events up to the mark are in cohorts' batches,
 // sent, or held back.
-func (l *loop) reach(m *fanout.Mark) { l.index.cursors.latest = m }
-
-// holdsBack notes that a pace begins to hold a tick back.
-func (l *loop) holdsBack(p *pace) {
+func (l *loop) reach(m *fanout.Mark) {
 	x := &l.index.cursors
-	p.holds++
-	if x.latest != nil {
-		x.holds = append(x.holds, hold{pace: p, number: p.holds, before: x.latest})
-	}
+	x.latest = spot{number: x.latest.number + 1, mark: m}
+	x.here = x.latest
 }
 
-// mark is the latest cursor that stands behind nothing that is held back; nil: none.
-func (l *loop) mark() *fanout.Mark {
-	x := &l.index.cursors
-	for len(x.holds) > 0 {
-		h := &x.holds[0]
-		if h.pace.holds == h.number && h.pace.alarm.place != 0 {
-			return h.before
-		}
-		*h = hold{}
-		x.holds = x.holds[1:]
+// holdsBack notes that a pace begins to hold a tick back: until it lets go of it, no
+// cursor that stands behind the tick may be sent to those for whom it is held.
+func (l *loop) holdsBack(p *pace) {
+	p.before = l.index.cursors.here
+	l.holdsOf(p).set(&p.hold, p.before.number)
+}
+
+// holdsOf is where a pace's hold stands: with its cohort's, or with those of all.
+func (l *loop) holdsOf(p *pace) *schedule {
+	if p.cohort != nil {
+		return &p.cohort.holds
 	}
-	return x.latest
+	return &l.index.cursors.holds
+}
+
+// collectHeld collects a tick that a rule's pace has let go of. A cohort's pace that
+// holds it again does so since the rule's began to.
+func (l *loop) collectHeld(p *pace, e entry, rule *policy) {
+	x := &l.index.cursors
+	x.here = p.before
+	l.collect(p.topic, e, rule)
+	x.here = x.latest
+}
+
+// mark is the latest cursor that stands behind nothing that is held back from the
+// cohort; nil: none.
+func (l *loop) mark(co *cohort) *fanout.Mark {
+	x := &l.index.cursors
+	return x.holds.earliest(co.holds.earliest(x.latest)).mark
+}
+
+// earliest is the spot before the first of the holds, or at if that is earlier.
+func (x *schedule) earliest(at spot) spot {
+	if len(x.heap) > 0 && x.heap[0].at < at.number {
+		return x.heap[0].owner.(*pace).before
+	}
+	return at
 }
 
 // addMark puts a cursor behind the frames of a cohort's batch, if it has moved.
 func (l *loop) addMark(co *cohort, entries int) {
-	m := l.mark()
+	m := l.mark(co)
 	if m == nil || m == co.marked {
 		return
 	}
@@ -71,7 +91,7 @@ func (c *conn) cursor() []byte {
 	if co == nil || len(co.pending.entries) > 0 || c.isSlow() || !c.takesMark() {
 		return nil
 	}
-	if m := c.loop.mark(); m != nil {
+	if m := c.loop.mark(co); m != nil {
 		return m.Cursor
 	}
 	return nil
