@@ -51,8 +51,10 @@ web/node_modules: web/package-lock.json
 	@touch $@
 
 .PHONY: test-long
-test-long: deps ## what takes longer: more mutated streams, failures of Redis, thousands of sessions, fuzzing
+test-long: deps web/node_modules ## what takes longer: more mutated streams, failures of Redis, thousands of sessions, a minute of 5,000 ticks/s in Chromium, the page in Firefox, fuzzing
+	FIREFOX=1 scripts/deps.sh
 	SEALCAST_LONG=1 go test -count=1 -timeout 30m ./fanout ./gateway ./internal/integration ./internal/e2e
+	cd web && SEALCAST_LONG=1 npm run --silent test property && SEALCAST_LONG=1 npm run --silent test:page minute firefox
 	$(MAKE) test-deploy
 	$(MAKE) fuzz
 

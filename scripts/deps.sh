@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs the programs that the tests need and that this machine lacks: on
 # Debian and Ubuntu as root through apt-get, elsewhere it names them and fails.
+# FIREFOX=1 asks for Firefox as well.
 set -euo pipefail
 
 missing=()
@@ -40,6 +41,10 @@ need openssl command -v openssl
 need file command -v file
 need util-linux command -v unshare
 need chromium command -v chromium
+# Only `make test-long` needs it, and it is large.
+if [[ -n ${FIREFOX:-} ]]; then
+	need firefox-esr command -v firefox-esr
+fi
 need python3 test -x /usr/bin/python3
 for module in websockets cryptography dissononce; do
 	need "python3-$module" python_has "$module"

@@ -1,5 +1,6 @@
 // Bundles the tests of a package (sdk or page), which are TypeScript, and runs them
-// with Node's own runner. Further arguments choose files by a part of their name.
+// with Node's own runner. Further arguments choose files by a part of their name;
+// those called .long.ts take minutes and run only with SEALCAST_LONG=1.
 import { build } from "esbuild";
 import { spawnSync } from "node:child_process";
 import { readdirSync, rmSync } from "node:fs";
@@ -9,8 +10,9 @@ import { fileURLToPath } from "node:url";
 const [, , name, ...wanted] = process.argv;
 const here = join(dirname(fileURLToPath(import.meta.url)), name, "test");
 const out = join(here, "..", "build");
+const kinds = process.env.SEALCAST_LONG ? /\.(test|long)\.ts$/ : /\.test\.ts$/;
 const names = readdirSync(here).filter(
-  (file) => file.endsWith(".test.ts") && (wanted.length === 0 || wanted.some((part) => file.includes(part))),
+  (file) => kinds.test(file) && (wanted.length === 0 || wanted.some((part) => file.includes(part))),
 );
 if (names.length === 0) throw new Error(`no test is called ${wanted.join(", ")}`);
 

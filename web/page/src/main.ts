@@ -46,7 +46,8 @@ function onStatus(status: Status): void {
     else if (reason) trouble = `The gateway is away: ${reason.message}. The page goes on by itself when it is back.`;
     showState(status.state === "waiting" ? "Waiting for the gateway" : "Ended", status.state);
     // A key that the gateway made at its start is another one after a restart; one that the user gave is not asked for again.
-    if (status.state === "closed" || (reason?.code === "pin" && ownPin === null)) setTimeout(() => again(), 2000);
+    // A client that was closed here has no reason, and its successor is on its way.
+    if (reason && (status.state === "closed" || (reason.code === "pin" && ownPin === null))) setTimeout(again, 2000);
   }
   showTrouble();
 }

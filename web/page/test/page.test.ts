@@ -1,7 +1,7 @@
 // The live page in a real headless Chromium, served by the real gateway.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, afterEach, before, beforeEach, test } from "node:test";
@@ -11,8 +11,7 @@ import { chromium, type Browser, type BrowserContext, type Page } from "playwrig
 import { build } from "vite";
 import { freePort, Gateway, Redis, Workshop } from "../../sdk/test/gateway.js";
 import { root } from "../../sdk/test/tools.js";
-
-const shots = fileURLToPath(new URL("dist/page/", root)); // git ignores it
+import { chromiumPath, feed, newTopic, quote, settings, shot } from "./stage.js";
 
 let workshop: Workshop;
 let redis: Redis;
@@ -22,22 +21,10 @@ let context: BrowserContext;
 let page: Page;
 let faults: string[];
 
-const settings = () => ({
-  "redis.mode": "standalone", "redis.addrs": redis.address,
-  topics: JSON.stringify([{ match: "**", policy: "every", snapshot: true, history: 1000 }]),
-});
-
-function chromiumPath(): string {
-  const found = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].find((path) => existsSync(path));
-  if (!found) throw new Error("no Chromium in /usr/bin: install the package chromium");
-  return found;
-}
-
 before(async () => {
-  mkdirSync(shots, { recursive: true });
   workshop = new Workshop();
   redis = await Redis.start();
-  gateway = await Gateway.start(workshop, settings());
+  gateway = await Gateway.start(workshop, settings(redis));
   browser = await chromium.launch({ executablePath: chromiumPath(), args: ["--no-sandbox", "--disable-dev-shm-usage", "--host-resolver-rules=MAP elsewhere.test 127.0.0.1"] });
 });
 
@@ -85,17 +72,6 @@ async function cellIs(topic: string, n: number, wanted: string): Promise<void> {
   await page.waitForFunction(([t, column, text]) => document.querySelector(`tr[data-topic="${t}"] td:nth-child(${column})`)?.textContent === text, [topic, n, wanted] as const, { timeout: 20_000 });
 }
 
-const quote = (bid: number) => JSON.stringify({ symbol: "BTC-USD", bid: bid.toFixed(2), ask: (bid + 0.01).toFixed(2), last: bid.toFixed(2) });
-
-/** A topic that no other test has, and something that publishes to it again and again. */
-let topics = 0;
-function feed(): { topic: string; stop: () => void; bid: () => number } {
-  const topic = `md:page:T${++topics}:ticker`;
-  let bid = 100;
-  const timer = setInterval(() => redis.publish(topic, quote(++bid)), 20);
-  return { topic, bid: () => bid, stop: () => clearInterval(timer) };
-}
-
 async function subscribe(pattern: string): Promise<void> {
   await page.fill("#pattern", pattern);
   await page.press("#pattern", "Enter");
@@ -113,7 +89,7 @@ test("the bundle is what the sources make", async () => {
 });
 
 test("ticks change, with what is known of the connection, and screenshots for people", async () => {
-  const { topic, stop, bid } = feed();
+  const { topic, stop, bid } = feed(redis);
   await open();
   await connected();
   await subscribe("md:page:**");
@@ -137,7 +113,7 @@ test("ticks change, with what is known of the connection, and screenshots for pe
     await page.waitForTimeout(150);
     const overflow = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
     assert.ok(overflow <= 0, `${name} is ${overflow} px too wide`);
-    await page.screenshot({ path: join(shots, `${name}.png`), fullPage: true });
+    await page.screenshot({ path: shot(name), fullPage: true });
   }
   stop();
   await cellIs(topic, 2, bid().toFixed(2));
@@ -145,7 +121,7 @@ test("ticks change, with what is known of the connection, and screenshots for pe
 });
 
 test("suite, batching and seal mode are switched live", async () => {
-  const { topic, stop } = feed();
+  const { topic, stop } = feed(redis);
   await open();
   await connected();
   for (const suite of ["chacha20-poly1305", "aes-256-gcm"]) {
@@ -157,12 +133,48 @@ test("suite, batching and seal mode are switched live", async () => {
     await connected();
     await page.waitForSelector(`tr[data-topic="${topic}"]`);
   }
+  const session = await page.textContent('[data-fact="Session"]');
+  await page.waitForTimeout(2500); // the page does not connect anew of itself
+  assert.equal(await page.textContent('[data-fact="Session"]'), session);
   stop();
   noFaults();
 });
 
+for (const native of [true, false]) {
+  test(`ChaCha20-Poly1305 ${native ? "by the browser's own WebCrypto" : "in JavaScript, where WebCrypto has none"}`, async () => {
+    await page.addInitScript((has) => {
+      type Method = (this: unknown, ...args: unknown[]) => Promise<unknown>;
+      const subtle = SubtleCrypto.prototype as unknown as Record<string, Method>;
+      const { importKey, decrypt } = subtle;
+      const name = "ChaCha20-Poly1305";
+      const opened = { native: 0 };
+      Object.assign(globalThis, { opened });
+      subtle.importKey = function (...args) {
+        return !has && args[2] === name ? Promise.reject(new DOMException("not here", "NotSupportedError")) : importKey.apply(this, args);
+      };
+      subtle.decrypt = function (...args) {
+        if ((args[0] as { name: string }).name === name) opened.native++;
+        return decrypt.apply(this, args);
+      };
+    }, native);
+    const topic = newTopic();
+    await open();
+    await connected();
+    await page.selectOption("#suite", "chacha20-poly1305");
+    await subscribe(topic);
+    await factIs("Suite", /^chacha20-poly1305$/);
+    await page.waitForSelector(`tr[data-topic="${topic}"]`);
+    for (let i = 1; i <= 500; i++) redis.publish(topic, quote(i));
+    await cellIs(topic, 2, "500.00");
+    await cellIs(topic, 6, "500");
+    const opened = await page.evaluate(() => (globalThis as unknown as { opened: { native: number } }).opened.native);
+    assert.ok(native ? opened > 0 : opened === 0, `${opened} records were opened by WebCrypto`);
+    noFaults();
+  });
+}
+
 test("a key that is not the pin is refused, in words and without data", async () => {
-  const { topic, stop } = feed();
+  const { topic, stop } = feed(redis);
   await open(`#pin=${"A".repeat(43)}`);
   await page.waitForSelector("#trouble:not([hidden])");
   assert.match((await page.textContent("#trouble"))!, /No data is shown: the gateway's key .* is none of the pins/);
@@ -173,7 +185,7 @@ test("a key that is not the pin is refused, in words and without data", async ()
 });
 
 test("numbers are those that sealctl tail sees", async () => {
-  const topic = `md:page:T${++topics}:ticker`;
+  const topic = newTopic();
   await open();
   await connected();
   await subscribe(topic);
@@ -224,8 +236,8 @@ test("echo benchmark: a figure for every suite, and a chart", async () => {
 });
 
 test("a gateway that is killed and comes back: the page says so and recovers", async () => {
-  const mortal = await Gateway.start(workshop, settings());
-  const { topic, stop } = feed();
+  const mortal = await Gateway.start(workshop, settings(redis));
+  const { topic, stop } = feed(redis);
   await page.goto(mortal.admin);
   await connected();
   await page.waitForSelector(`tr[data-topic="${topic}"]`);
@@ -233,7 +245,7 @@ test("a gateway that is killed and comes back: the page says so and recovers", a
   await page.waitForSelector("#trouble:not([hidden])");
   assert.match((await page.textContent("#trouble"))!, /gateway is away/);
   await page.waitForSelector(`tr.stale[data-topic="${topic}"]`);
-  const again = await Gateway.start(workshop, settings(), mortal.ports);
+  const again = await Gateway.start(workshop, settings(redis), mortal.ports);
   await connected();
   await page.waitForSelector("#trouble", { state: "hidden" });
   const seq = Number(await page.getAttribute(`tr[data-topic="${topic}"]`, "data-seq"));
@@ -246,8 +258,8 @@ test("a gateway that is killed and comes back: the page says so and recovers", a
 });
 
 test("an admin token is asked for, and nothing is known before", async () => {
-  const guarded = await Gateway.start(workshop, { ...settings(), "admin.token": "let-me-in" });
-  const { topic, stop } = feed();
+  const guarded = await Gateway.start(workshop, { ...settings(redis), "admin.token": "let-me-in" });
+  const { topic, stop } = feed(redis);
   await page.goto(guarded.admin);
   await page.waitForSelector("#admin-login:not([hidden])");
   assert.equal(await page.locator(`tr[data-topic="${topic}"]`).count(), 0);
@@ -266,7 +278,7 @@ test("an admin token is asked for, and nothing is known before", async () => {
 
 test("over plain http on another host than this one the page says what is missing", async () => {
   const port = await freePort();
-  const reachable = await Gateway.start(workshop, { ...settings(), "admin.listen": `0.0.0.0:${port}` }, { listen: await freePort(), admin: port });
+  const reachable = await Gateway.start(workshop, { ...settings(redis), "admin.listen": `0.0.0.0:${port}` }, { listen: await freePort(), admin: port });
   await page.goto(`http://elsewhere.test:${port}/`);
   await page.waitForSelector("#trouble:not([hidden])");
   assert.match((await page.textContent("#trouble"))!, /only over https/);
