@@ -8,7 +8,7 @@ import { measureEcho } from "../src/echo.js";
 import type { SubscriptionEvent } from "../src/events.js";
 import { Gateway, Line, Redis, Workshop } from "./gateway.js";
 import { textOf } from "./source.js";
-import { seeded } from "./tools.js";
+import { seeded, until } from "./tools.js";
 
 const topics = JSON.stringify([{ match: "**", policy: "every", snapshot: true, history: 10_000 }]);
 let workshop: Workshop;
@@ -34,14 +34,6 @@ after(async () => {
 
 function client(options: Partial<ClientOptions> = {}, url = gateway.url): Client {
   return new Client(url, { pins: [workshop.pin], WebSocket: WebSocket as unknown as WebSocketConstructor, ...options });
-}
-
-async function until(reached: () => boolean, what: string): Promise<void> {
-  const deadline = performance.now() + 20_000;
-  while (!reached()) {
-    assert.ok(performance.now() < deadline, `never: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 5));
-  }
 }
 
 const payload = (n: number) => `{"n":${n},"bid":"64230.15","ask":"64230.16","note":"a quote like any other, so that it can be compressed"}`;

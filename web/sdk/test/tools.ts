@@ -1,5 +1,6 @@
 // What the tests share: vectors, hexadecimal, keys from fixed numbers, and a
 // random source that a seed determines.
+import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { concat, type Bytes } from "../src/bytes.js";
 import type { DhKey } from "../src/primitives.js";
@@ -39,4 +40,13 @@ export function seeded(seed: number): () => number {
     t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
     return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
   };
+}
+
+/** Waits for something that takes a moment; not for more than 20 s. */
+export async function until(reached: () => boolean, what: string): Promise<void> {
+  const deadline = performance.now() + 20_000;
+  while (!reached()) {
+    assert.ok(performance.now() < deadline, `never: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
 }
