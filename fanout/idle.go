@@ -12,7 +12,7 @@ const maxRested = 100_000
 type rest struct {
 	number      uint32
 	epoch, next uint64
-	cover       *subscription
+	cover       *subscription // nil: ticks may have been lost
 	age         uint64
 }
 
@@ -51,13 +51,23 @@ func (h *Hub) expire(f *feed, now time.Time) {
 
 // lay notes where a topic is that is about to be forgotten.
 func (h *Hub) lay(f *feed) {
-	if f.cover == nil {
-		return
-	}
 	if h.rested == nil || len(h.rested) >= maxRested {
 		h.rested = make(map[string]rest)
 	}
-	h.rested[f.name] = rest{number: f.number, epoch: f.epoch, next: f.next, cover: f.cover, age: f.cover.age}
+	r := rest{number: f.number, epoch: f.epoch, next: f.next, cover: f.cover}
+	if r.cover != nil {
+		r.age = r.cover.age
+	}
+	h.rested[f.name] = r
+}
+
+// uncover notes that ticks of forgotten topics may have been lost: they come back in
+// another epoch.
+func (h *Hub) uncover() {
+	for name, r := range h.rested {
+		r.cover = nil
+		h.rested[name] = r
+	}
 }
 
 // wakeUp takes up a topic again where it was. It reports false if that is not known.
@@ -68,7 +78,7 @@ func (h *Hub) wakeUp(f *feed) bool {
 	}
 	delete(h.rested, f.name)
 	f.number = r.number
-	if f.cover == r.cover && f.cover.age == r.age {
+	if r.cover != nil && f.cover == r.cover && f.cover.age == r.age {
 		f.epoch, f.next = r.epoch, r.next
 	}
 	return true

@@ -81,3 +81,48 @@ func TestIdleTopicAfterALoss(t *testing.T) {
 		t.Error("the same epoch, though ticks may have been lost")
 	}
 }
+
+// Ticks may be lost while a topic is forgotten, or may have been before: then it
+// begins anew, under its number, so that whoever follows it sees another epoch.
+func TestIdleTopicThatMayHaveLostTicks(t *testing.T) {
+	for name, lose := range map[string]func(r *fakeRedis, idle func()){
+		"forgotten while the source is away": func(r *fakeRedis, idle func()) {
+			r.disconnect()
+			r.turn()
+			idle()
+			r.connect()
+		},
+		"an overflow too large to name": func(r *fakeRedis, idle func()) {
+			idle()
+			r.hub.queue.put(item{kind: itemOverflow, note: &note{}})
+		},
+		"a lapse": func(r *fakeRedis, idle func()) {
+			idle()
+			r.hub.queue.put(item{kind: itemLapse, note: &note{}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := time.Unix(1000, 0)
+			r, loops := newFake(t, Options{Now: func() time.Time { return now }, TopicIdle: time.Minute}, 1)
+			r.connect()
+			r.turn()
+			r.hub.Acquire(0, filter("md:**"))
+			r.settle()
+			r.publish("md:a", "1")
+			r.settle()
+			epoch := r.hub.topics["md:a"].epoch
+			lose(r, func() {
+				now = now.Add(time.Hour)
+				r.hub.sweep()
+			})
+			r.settle()
+			loops[0].said()
+			r.publish("md:a", "2")
+			r.settle()
+			expect(t, loops[0], "opened md:a=1/1", "tick 1/1 2")
+			if r.hub.topics["md:a"].epoch == epoch {
+				t.Error("the same epoch")
+			}
+		})
+	}
+}

@@ -96,7 +96,7 @@ func (h *Hub) cursor() []byte {
 
 // lapse resets the topics of a stream of which entries are gone.
 func (h *Hub) lapse(stream int, cause wire.Cause) {
-	clear(h.rested)
+	h.uncover()
 	for _, f := range h.topics {
 		if f.cover != nil && (f.stream == stream || f.stream == 0) {
 			h.renew(f, cause)
@@ -274,7 +274,7 @@ func (rr *recoverReader) read(ctx context.Context, r *recovery) error {
 			if err != nil {
 				return err
 			}
-			if first && page.gone(r.from[i]) {
+			if page.gone(at) { // also of what was still there at the page before
 				return errTrimmed
 			}
 			if len(page.entries) == 0 {
@@ -291,9 +291,11 @@ func (rr *recoverReader) read(ctx context.Context, r *recovery) error {
 			if entries < 0 || bytes < 0 {
 				return errMuch
 			}
+			count := at.count + uint64(len(page.entries))
 			if at, err = parseID(page.entries[len(page.entries)-1].ID); err != nil {
 				return err
 			}
+			at.count = count
 		}
 	}
 	return nil

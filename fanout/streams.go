@@ -244,13 +244,14 @@ func parseInfo(info *redis.XInfoStreamCmd) (*page, error) {
 // take puts a page's entries into the queue, and before them what is missing.
 // Unlike a reader of pub/sub it waits for room: Redis keeps the rest meanwhile.
 func (r *streamReader) take(ctx context.Context, p *page) {
+	before := r.at
 	cause := r.advance(p)
+	count := r.at.count - uint64(len(p.entries))
 	if cause != wire.Cause_CAUSE_UNSPECIFIED {
 		r.source.opt.Log.Warn("entries of a redis stream are gone before they were read",
 			zap.String("stream", r.name), zap.Stringer("cause", cause))
-		r.source.queue.put(item{kind: itemLapse, stream: r.stream, at: r.at, note: &note{cause: cause}})
+		r.source.queue.put(item{kind: itemLapse, stream: r.stream, at: r.lapsed(p, before, count), note: &note{cause: cause}})
 	}
-	count := r.at.count - uint64(len(p.entries))
 	for i := range p.entries {
 		count++
 		it := item{stream: r.stream, at: r.at}
@@ -264,6 +265,18 @@ func (r *streamReader) take(ctx context.Context, p *page) {
 		r.source.queue.await(ctx)
 		r.source.queue.put(it)
 	}
+}
+
+// lapsed is where a stream stands at a lapse: not yet behind the page's entries. With
+// them it is where it was, but with what is gone counted.
+func (r *streamReader) lapsed(p *page, before position, count uint64) position {
+	if len(p.entries) == 0 {
+		return r.at
+	}
+	if before.count = count; !r.sure {
+		before.count = 0
+	}
+	return before
 }
 
 // entry fills an item from a stream entry's fields; one without them is no tick.

@@ -183,7 +183,7 @@ func (h *Hub) newEpoch(before uint64) uint64 {
 func (h *Hub) overflow(dropped map[string]struct{}) {
 	h.logOverflow()
 	if dropped == nil {
-		clear(h.rested)
+		h.uncover()
 		for _, f := range h.topics {
 			h.overflown(f)
 		}
