@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/sealcast/sealcast/crypto/suite"
 	"github.com/sealcast/sealcast/fanout"
@@ -44,10 +45,13 @@ func (h *promptHub) Recall(fanout.LoopID, fanout.Recall) fanout.Ticket {
 	return h.tickets
 }
 
-// benchWorld is a loop that many sessions can join.
-func benchWorld(b *testing.B) (*world, *promptHub) {
-	w := newWorld(b, 1, func(s *Settings) {
-		s.Batch = BatchOptions{MaxTicks: 256, MaxBytes: 16 << 10}
+// benchWorld is a loop that many sessions can join, where no tick waits for others.
+func benchWorld(b *testing.B) (*world, *promptHub) { return promptWorld(b, 0) }
+
+// promptWorld is the same with a delay of batches.
+func promptWorld(t testing.TB, delay time.Duration) (*world, *promptHub) {
+	w := newWorld(t, 1, func(s *Settings) {
+		s.Batch = BatchOptions{MaxDelay: delay, MaxTicks: 256, MaxBytes: 16 << 10}
 		s.Limits.Subscriptions = 1 << 20
 	})
 	h := &promptHub{numbers: map[string]uint32{}}
