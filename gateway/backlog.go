@@ -25,7 +25,7 @@ type backlog struct {
 
 	told            bool // the client is told that it is slow, or about to be
 	merged, dropped uint64
-	fresh           []*loopTopic // ticks of which were dropped
+	fresh           []*loopTopic // ticks of which were dropped; after drop at most maxFresh
 }
 
 // control is a message that had to line up behind a slow session's ticks.
@@ -165,6 +165,9 @@ func (b *backlog) drop(l *loop, all bool) (gaps int, dropped uint64) {
 		b.append(e, false)
 	}
 	clear(queue[len(b.queue):])
+	if len(b.fresh) > maxFresh {
+		b.fresh = l.index.distinct(b.fresh)
+	}
 	b.dropped += dropped
 	return gaps, dropped
 }

@@ -88,13 +88,31 @@ func (c *conn) send(f *wire.ServerFrame) {
 	}
 	c.loop.scratch.plain = trim(plain)
 	if c.isSlow() {
-		if !c.loop.enqueue(c, []entry{{what: &control{plaintext: slices.Clone(plain), fence: isFence(f)}}}) {
-			c.end(wire.CloseTooSlow, queueFull)
-		}
+		c.lineUp(&control{plaintext: slices.Clone(plain), fence: isFence(f)})
 		return
 	}
 	c.loop.scratch.plain = c.loop.pad(plain, 0)
 	c.sendRecord(wire.KindRecord, c.loop.scratch.plain)
+}
+
+// sendControl is send for a message that is encoded already, for several sessions.
+func (c *conn) sendControl(x *control) {
+	switch {
+	case c.phase != phaseOpen:
+	case c.isSlow():
+		c.lineUp(x)
+	default:
+		plain := append(c.loop.scratch.plain[:0], x.plaintext...)
+		c.loop.scratch.plain = c.loop.pad(plain, 0)
+		c.sendRecord(wire.KindRecord, c.loop.scratch.plain)
+	}
+}
+
+// lineUp puts a message behind what waits for a slow session.
+func (c *conn) lineUp(x *control) {
+	if !c.loop.enqueue(c, []entry{{what: x}}) {
+		c.end(wire.CloseTooSlow, queueFull)
+	}
 }
 
 func (c *conn) sendError(id uint32, code wire.CloseCode, text, filter string) {

@@ -115,18 +115,22 @@ func (l *loop) drop(h *heldFilter) {
 	}
 }
 
-// forget drops a topic that is idle and comes only by patterns.
+// forget drops a topic that is idle and comes only by patterns. What rates hold
+// back of it goes before.
 func (l *loop) forget(number uint32) {
 	t, ok := l.index.topics[number]
 	if !ok {
 		return
 	}
 	l.letPass(t)
+	rule := t.policy(l.settings().rules)
 	for _, h := range t.filters {
 		h.topics = without(h.topics, t)
 		for _, co := range h.cohorts {
 			if p := co.paces[t]; p != nil {
-				p.take(l)
+				if held, ok := p.take(l); ok {
+					l.put(co, held, rule)
+				}
 				delete(co.paces, t)
 			}
 		}
@@ -172,6 +176,19 @@ func (x *index) learnOpened(s fanout.TopicState) {
 			x.learn(h, s)
 		}
 	}
+}
+
+// distinct leaves each topic once, and no more than maxFresh. It works in topics itself.
+func (x *index) distinct(topics []*loopTopic) []*loopTopic {
+	turn, out := x.nextTurn(), topics[:0]
+	for _, t := range topics {
+		if t.mark != turn && len(out) < maxFresh {
+			t.mark = turn
+			out = append(out, t)
+		}
+	}
+	clear(topics[len(out):])
+	return out
 }
 
 func (t *loopTopic) proto() *wire.TopicState { return protoState(t.TopicState) }

@@ -101,8 +101,8 @@ func (l *loop) overflow(b *backlog) bool {
 }
 
 // makeRoom keeps what waits for all sessions of the loop within its share of
-// slow.total: the one that most waits for overflows. It is called where no session
-// is being served.
+// slow.total: the one that most waits for overflows. It is called where nothing is
+// appended for a session.
 func (l *loop) makeRoom() {
 	share := l.settings().Slow.Total / l.gateway.loopCount()
 	for share > 0 && l.slow.bytes > share {
@@ -143,33 +143,66 @@ func (l *loop) tellSourceState(e *fanout.SourceState) {
 	if e.Lost {
 		n = &wire.Notice{Kind: wire.Notice_KIND_SOURCE_LOST, Text: "the gateway's source is away: values may be out of date"}
 	}
-	for _, c := range l.index.conns.all() {
-		if c.phase != phaseOpen || c.sub == nil || len(c.sub.filters) == 0 {
-			continue
+	var x *control // for all cohorts, if it concerns every topic
+	for _, a := range l.affected(e.Topics) {
+		if x == nil || e.Topics != nil {
+			n.Topics = a.topics
+			x = l.control(notice(n))
 		}
-		if n.Topics = l.followed(c, e.Topics); n.Topics == nil && e.Topics != nil {
-			continue
+		if x != nil {
+			l.tell(a.cohort, x)
 		}
-		l.serve(c, func(c *conn) {
-			l.settle(c, c.sub.cohort) // or a topic might be named before it is announced
-			c.send(notice(n))
-		})
 	}
 }
 
-// followed are those of the topics that the session follows.
-func (l *loop) followed(c *conn, topics []uint32) (followed []uint32) {
-	turn := l.index.nextTurn()
-	for i := range c.sub.filters {
-		c.sub.filters[i].turn = turn
+// affected is a cohort that follows some of the topics that something is said of.
+type affected struct {
+	cohort *cohort
+	topics []uint32
+}
+
+// affected finds the cohorts that follow topics, and which; nil: all of them.
+func (l *loop) affected(topics []uint32) (all []affected) {
+	if topics == nil {
+		for _, co := range l.index.cohorts {
+			all = append(all, affected{cohort: co})
+		}
+		return all
 	}
+	places := make(map[*cohort]int)
 	for _, number := range topics {
 		t := l.index.topics[number]
-		if t != nil && slices.ContainsFunc(t.filters, func(h *heldFilter) bool { return h.turn == turn }) {
-			followed = append(followed, number)
+		if t == nil {
+			continue
+		}
+		turn := l.index.nextTurn()
+		for _, h := range t.filters {
+			for _, co := range h.cohorts {
+				if co.turn == turn {
+					continue
+				}
+				co.turn = turn
+				at, ok := places[co]
+				if !ok {
+					at = len(all)
+					places[co], all = at, append(all, affected{cohort: co})
+				}
+				all[at].topics = append(all[at].topics, number)
+			}
 		}
 	}
-	return followed
+	return all
+}
+
+// tell sends a cohort's members a message, behind what the cohort has collected: or
+// a topic might be named before it is announced.
+func (l *loop) tell(co *cohort, x *control) {
+	if len(co.pending.entries) > 0 {
+		l.serveCohort(co)
+	}
+	for _, c := range slices.Clone(co.members) {
+		l.serve(c, func(c *conn) { c.sendControl(x) })
+	}
 }
 
 // control encodes a message that lines up behind ticks; nil if that fails.
@@ -192,15 +225,17 @@ func isFence(f *wire.ServerFrame) bool {
 }
 
 // serveSlow looks at every slow session: writes what its socket takes, lets go
-// of those that have caught up, ends those without progress.
+// of those that have caught up, ends those without progress. All of them stay in
+// the list meanwhile, for makeRoom; who is listed anew stands behind them.
 func (l *loop) serveSlow() {
-	slow := l.slow.conns
-	l.slow.conns = nil
-	for _, c := range slow {
-		if l.catchUp(c) {
-			l.slow.conns = append(l.slow.conns, c)
+	kept, listed := 0, len(l.slow.conns)
+	for i := range listed {
+		if c := l.slow.conns[i]; l.catchUp(c) {
+			l.slow.conns[kept] = c
+			kept++
 		}
 	}
+	l.slow.conns = slices.Delete(l.slow.conns, kept, listed)
 	l.makeRoom()
 	l.hasSlow.Store(len(l.slow.conns) > 0)
 	l.stats.slowSessions.Store(int64(len(l.slow.conns)))
@@ -293,14 +328,10 @@ const maxFresh = 10_000
 // recallFresh asks the hub for the last values of topics.
 func (l *loop) recallFresh(c *conn, topics []*loopTopic) {
 	var ask fanout.Recall
-	l.index.turn++
-	for _, t := range topics {
-		f, err := topic.ParseFilter(t.Name)
-		if err != nil || t.mark == l.index.turn || len(ask.Filters) == maxFresh {
-			continue
+	for _, t := range l.index.distinct(topics) {
+		if f, err := topic.ParseFilter(t.Name); err == nil {
+			ask.Filters = append(ask.Filters, f)
 		}
-		t.mark = l.index.turn
-		ask.Filters = append(ask.Filters, f)
 	}
 	if ask.Filters != nil {
 		l.index.asked[l.gateway.opts.Hub.Recall(l.id, ask)] = &request{conn: c, fresh: true}
