@@ -17,12 +17,14 @@ import (
 	"github.com/sealcast/sealcast/crypto/suite"
 	"github.com/sealcast/sealcast/internal/feedfile"
 	"github.com/sealcast/sealcast/internal/redistest"
+	"github.com/sealcast/sealcast/wire"
 )
 
 var recordings = flag.String("recordings", "", "pattern of recorded feeds that TestRecordedFeeds replays besides the made-up one")
 
 // Recorded feeds, replayed with `sealctl feed --speed max`: to `sealctl tail`, to
-// 8 clients on 2 event loops with each suite, sealed for each or for groups, and
+// 8 clients on 2 event loops with each suite, sealed for each or for groups, to
+// clients of every codec, with batches that wait and such that do not, and
 // so through each topology and source of Redis; some of these, or with
 // SEALCAST_LONG=1 all.
 func TestRecordedFeeds(t *testing.T) {
@@ -39,6 +41,9 @@ func TestRecordedFeeds(t *testing.T) {
 				for _, seal := range []string{"session", "group"} {
 					t.Run(id.String()+" for each "+seal, func(t *testing.T) { replayToClients(t, path, s, id, seal) })
 				}
+			}
+			for _, delay := range []string{"0s", "5ms", "100ms"} {
+				t.Run("delay of "+delay, func(t *testing.T) { replayToCodecs(t, path, s, delay) })
 			}
 			for _, top := range topologies {
 				t.Run(top.name, func(t *testing.T) { replayEveryWay(t, top, path, s) })
@@ -125,4 +130,22 @@ func replayToClients(t *testing.T, path string, s script, id suite.ID, seal stri
 	a := gather(t, g.url(), opts, 8, s, "md:**")
 	replay(t, r.Addr, "pubsub", path, len(s))
 	a.verdict()
+}
+
+// replayToCodecs has clients of each codec, sealed and plain, on one gateway.
+func replayToCodecs(t *testing.T, path string, s script, delay string) {
+	r := redistest.Start(t)
+	g := serve(t, fromRedis(r, "loops=2", "cipher.allow_plain=true", "batch.max_delay="+delay, "compress.codecs=[zstd, snappy, none]"))
+	var audiences []*audience
+	for _, codec := range []wire.Codec{wire.CodecNone, wire.CodecSnappy, wire.CodecZstd} {
+		for _, id := range []suite.ID{suite.AES128GCM, suite.Plain} {
+			opts := g.options()
+			opts.Suites, opts.Codecs = []suite.ID{id}, []wire.Codec{codec}
+			audiences = append(audiences, gather(t, g.url(), opts, 2, s, "md:**"))
+		}
+	}
+	replay(t, r.Addr, "pubsub", path, len(s))
+	for _, a := range audiences {
+		a.verdict()
+	}
 }
