@@ -403,7 +403,7 @@ func (s *counts) add(c *counts) {
 func TestEverythingIsExplained(t *testing.T) {
 	seeds, steps := uint64(40), 2000
 	if os.Getenv("SEALCAST_LONG") != "" {
-		seeds, steps = 300, 5000
+		seeds, steps = 120, 4000
 	}
 	var sum counts
 	for seed := range seeds {
