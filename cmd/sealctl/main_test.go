@@ -197,7 +197,7 @@ func TestMisuse(t *testing.T) {
 		{"feed --symbols 1 --speed fast", "fast"},
 		{"feed --symbols 1 --speed 0", "speed"},
 		{"feed --symbols 1 --speed NaN", "speed"},
-		{"feed --symbols 1 --mode streams", "the modes are: pubsub"},
+		{"feed --symbols 1 --mode queue", "the modes are: pubsub"},
 		{"feed --symbols 1 --for -1s", "negative"},
 	}
 	for _, tt := range tests {

@@ -36,8 +36,9 @@ func descriptorsRunOut(t *testing.T, atAdmin int, sets ...string) {
 	opts.DialTimeout = 5 * time.Second
 	conns, refusals := storm(t, g, opts, 400)
 	t.Logf("%d of 400 were taken; %v", len(conns), refusals)
-	if most := 256 - atAdmin; len(conns) < 50 || len(conns) > most {
-		t.Errorf("%d of 400 were taken, want 50 to %d", len(conns), most)
+	// Not 256 - atAdmin: the admin interface closes connections that say nothing, and a slow storm then has their room.
+	if len(conns) < 50 || len(conns) > 256 {
+		t.Errorf("%d of 400 were taken, want 50 to 256", len(conns))
 	}
 	stream.stillFlows()
 

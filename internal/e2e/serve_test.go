@@ -101,7 +101,7 @@ func nextTick(t *testing.T, conn *client.Conn) *client.Tick {
 func TestStopSaysGoodbye(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		g := serve(t, []string{"drain.window=100ms"})
-		tail := start(t, "sealctl", []string{"tail", g.url(), "--insecure", "-o", "json"})
+		tail := start(t, "sealctl", []string{"tail", g.url(), "--insecure", "--no-reconnect", "-o", "json"})
 		eventually(t, patience, "a tick", func() bool { return tail.stdout.String() != "" })
 		opts := g.options()
 		opts.Suites = []suite.ID{suite.ChaCha20Poly1305}
@@ -129,7 +129,7 @@ func TestStopSaysGoodbye(t *testing.T) {
 // nothing keeps it waiting.
 func TestSecondSignal(t *testing.T) {
 	g := serve(t, nil)
-	tail := start(t, "sealctl", []string{"tail", g.url(), "--insecure", "-o", "json"})
+	tail := start(t, "sealctl", []string{"tail", g.url(), "--insecure", "--no-reconnect", "-o", "json"})
 	eventually(t, patience, "a tick", func() bool { return tail.stdout.String() != "" })
 	tail.signal(syscall.SIGSTOP)
 	c := redistest.Dial(t, g.redis())
@@ -154,7 +154,7 @@ func TestSecondSignal(t *testing.T) {
 // A client that takes nothing does not keep the gateway from stopping in time.
 func TestDrainTimeout(t *testing.T) {
 	g := serve(t, []string{"drain.timeout=1s"})
-	tail := start(t, "sealctl", []string{"tail", g.url(), "--insecure", "-o", "json"})
+	tail := start(t, "sealctl", []string{"tail", g.url(), "--insecure", "--no-reconnect", "-o", "json"})
 	eventually(t, patience, "a tick", func() bool { return tail.stdout.String() != "" })
 	tail.signal(syscall.SIGSTOP)
 	c := redistest.Dial(t, g.redis())
