@@ -126,6 +126,40 @@ test("a cut line, again and again: no tick is lost, comes twice, or out of order
   line.close();
 });
 
+test("streams: a client that is cut goes on at another gateway where it stopped", async (t) => {
+  const streams = { ...settings, "redis.source": "streams" };
+  const both = [await Gateway.start(workshop, streams), await Gateway.start(workshop, streams)];
+  const line = await Line.to(both[0].ports.listen);
+  const visits = [0, 0];
+  const at = () => both.findIndex((g) => g.ports.listen === line.port);
+  const c = client({ random: () => 0, resume: false, onStatus: (s) => s.state === "connected" && visits[at()]++ }, line.url);
+  const topic = `test:${++names}`;
+  const events: SubscriptionEvent[] = [];
+  await c.subscribe(`${topic}:**`, { onEvent: (event) => events.push(event) }).ready;
+  let sent = 0;
+  const add = (n: number) => {
+    for (let i = 0; i < n; i++, sent++) redis.add(`${topic}:${sent % 6}`, payload(sent));
+  };
+  add(60);
+  await until(() => numbers(events).length === sent, "the first ticks");
+  for (let move = 1; move <= 4; move++) {
+    line.port = both[move % 2].ports.listen;
+    line.cut();
+    add(200); // while the client is nowhere
+    await until(() => c.stats().connections === 1 + move, "back");
+    add(200);
+    await until(() => numbers(events).length >= sent, `all ticks after move ${move}`);
+  }
+  for (let k = 0; k < 6; k++) assert.deepEqual(numbers(events).filter((n) => n % 6 === k), upTo(sent).filter((n) => n % 6 === k));
+  assert.equal(numbers(events).length, sent);
+  const { gaps, resets } = c.stats();
+  assert.deepEqual([gaps, resets, visits], [0, 0, [3, 2]]);
+  t.diagnostic(`${sent} ticks, visits to the two gateways: ${visits.join(", ")}`);
+  await c.close();
+  line.close();
+  await Promise.all(both.map((g) => g.stop()));
+});
+
 test("a gateway that is killed and comes back: a reset, then what follows", async () => {
   const mortal = await Gateway.start(workshop, settings);
   const c = client({ random: () => 0 }, mortal.url);

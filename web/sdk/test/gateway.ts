@@ -126,8 +126,17 @@ export class Redis {
 
   /** Publishes; calls keep their order. */
   publish(topic: string, payload: string): void {
-    const part = (text: string) => `$${Buffer.byteLength(text)}\r\n${text}\r\n`;
-    this.socket.write(`*3\r\n${part("PUBLISH")}${part(topic)}${part(payload)}`);
+    this.command("PUBLISH", topic, payload);
+  }
+
+  /** Adds a tick to the stream that gateways read by default. */
+  add(topic: string, payload: string): void {
+    this.command("XADD", "ticks", "*", "topic", topic, "payload", payload);
+  }
+
+  private command(...words: string[]): void {
+    const parts = words.map((text) => `$${Buffer.byteLength(text)}\r\n${text}\r\n`);
+    this.socket.write(`*${words.length}\r\n${parts.join("")}`);
   }
 
   stop(): void {
@@ -143,14 +152,16 @@ export class Line {
   private constructor(
     private readonly server: Server,
     readonly url: string,
+    /** Where new connections lead. */
+    public port: number,
   ) {}
 
   static async to(port: number): Promise<Line> {
     const server = createServer();
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-    const line = new Line(server, `ws://127.0.0.1:${(server.address() as { port: number }).port}/ws`);
+    const line = new Line(server, `ws://127.0.0.1:${(server.address() as { port: number }).port}/ws`, port);
     server.on("connection", (near) => {
-      const far = connect(port, "127.0.0.1");
+      const far = connect(line.port, "127.0.0.1");
       for (const [one, other] of [[near, far], [far, near]]) {
         line.open.add(one);
         one.on("error", () => other.destroy()).on("close", () => {
