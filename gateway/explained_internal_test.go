@@ -3,7 +3,6 @@ package gateway
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/gobwas/ws"
 
+	"github.com/sealcast/sealcast/internal/testenv"
 	"github.com/sealcast/sealcast/session"
 	"github.com/sealcast/sealcast/wire"
 	"github.com/sealcast/sealcast/wire/codec"
@@ -402,8 +402,11 @@ func (s *counts) add(c *counts) {
 // nobody lacks anything.
 func TestEverythingIsExplained(t *testing.T) {
 	seeds, steps := uint64(40), 2000
-	if os.Getenv("SEALCAST_LONG") != "" {
+	switch {
+	case testenv.Long():
 		seeds, steps = 120, 4000
+	case testenv.Race: // several times as slow
+		seeds = 12
 	}
 	var sum counts
 	for seed := range seeds {
