@@ -327,7 +327,7 @@ func (rr *recoverReader) page(ctx context.Context, name string, at, to position)
 		read = tx.XRangeN(ctx, name, at.after(), to.id(), streamPage)
 		return nil
 	})
-	p, err := parseInfo(info)
+	p, err := parseInfo(info, failure)
 	if err != nil {
 		return nil, err
 	}

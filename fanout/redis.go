@@ -113,7 +113,9 @@ func (r Redis) login() (username, password string) {
 
 // NewClient opens a client for commands to this Redis. It finds the master of
 // sentinels and the nodes of a cluster, takes addresses and passwords as they
-// are when it connects, and repeats no command that failed. The caller closes it.
+// are when it connects, and repeats no command that failed; only the client of a
+// cluster may, up to three times, and its MasterForKey has one that does not. The
+// caller closes it.
 func NewClient(r Redis) redis.UniversalClient {
 	quiet.Do(logging.Disable)
 	r = r.withDefaults()

@@ -1,6 +1,7 @@
 package fanout
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -192,7 +193,7 @@ func (r *streamReader) page(ctx context.Context) (*page, error) {
 		}
 		return nil
 	})
-	p, err := parseInfo(info)
+	p, err := parseInfo(info, failure)
 	if err != nil || read == nil {
 		return p, err
 	}
@@ -202,11 +203,13 @@ func (r *streamReader) page(ctx context.Context) (*page, error) {
 		return nil, err
 	case failure != nil && !isRedis(failure):
 		return nil, failure
-	default:
+	case len(streams) > 0:
 		p.entries = streams[0].Messages
 	}
 	return p, nil
 }
+
+var errNotRun = errors.New("redis did not run the transaction")
 
 func isRedis(err error) bool {
 	var answer redis.Error
@@ -225,9 +228,14 @@ func infoOf(ctx context.Context, to redis.Cmdable, stream string) *redis.XInfoSt
 }
 
 // parseInfo reads the counters. A stream that does not exist is one that has
-// never had an entry.
-func parseInfo(info *redis.XInfoStreamCmd) (*page, error) {
+// never had an entry. failure is that of the transaction, which may have left its
+// commands without answer or error: a client of a cluster does that to those that
+// it did not get to send.
+func parseInfo(info *redis.XInfoStreamCmd, failure error) (*page, error) {
 	v, err := info.Result()
+	if err == nil && v == nil {
+		return nil, cmp.Or(failure, errNotRun)
+	}
 	if err != nil {
 		if isRedis(err) && strings.Contains(err.Error(), "no such key") {
 			return new(page), nil

@@ -3,6 +3,7 @@ package fanout
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -29,7 +30,9 @@ func addThrough(t *testing.T, opt Redis, every time.Duration, topics ...string) 
 	p := publishThrough(t, opt, every)
 	p.send = func(ctx context.Context, name, payload string) error {
 		stream := opt.Streams[slices.Index(topics, name)%len(opt.Streams)]
-		return p.client.XAdd(ctx, &redis.XAddArgs{Stream: stream, Values: []string{"topic", name, "payload", payload}}).Err()
+		return p.through(ctx, stream, func(to redis.Cmdable) error {
+			return to.XAdd(ctx, &redis.XAddArgs{Stream: stream, Values: []string{"topic", name, "payload", payload}}).Err()
+		})
 	}
 	p.begin(every, topics...)
 	return p
@@ -364,5 +367,19 @@ func TestStreamsOverSentinelsAndCluster(t *testing.T) {
 			l.flows(p, "a", "b", "c")
 			h.waitReady()
 		})
+	}
+}
+
+// A transaction of which nothing came is a failure, whatever the client says of its commands.
+func TestStreamsTransactionNotRun(t *testing.T) {
+	failure := errors.New("moved")
+	for _, want := range []error{failure, errNotRun} {
+		given := failure
+		if want == errNotRun {
+			given = nil
+		}
+		if p, err := parseInfo(redis.NewXInfoStreamCmd(t.Context(), "ticks"), given); p != nil || err != want {
+			t.Errorf("%v: %v, %v", want, p, err)
+		}
 	}
 }

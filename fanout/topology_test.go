@@ -34,24 +34,12 @@ func publishThrough(t *testing.T, opt Redis, every time.Duration, topics ...stri
 	ctx, stop := context.WithCancel(context.Background())
 	p := &publisher{client: NewClient(opt), last: make(map[string]int), failed: make(map[string]map[int]bool), ctx: ctx, stop: stop}
 	p.send = func(ctx context.Context, topic, payload string) error {
-		return p.client.Publish(ctx, topic, payload).Err()
-	}
-	if cluster, ok := p.client.(*redis.ClusterClient); ok { // one node for each topic, or their order is anybody's guess
-		p.send = func(ctx context.Context, topic, payload string) error {
-			node, err := cluster.MasterForKey(ctx, topic)
-			if err == nil {
-				err = node.Publish(ctx, topic, payload).Err()
+		return p.through(ctx, topic, func(to redis.Cmdable) error {
+			if opt.Source == Sharded {
+				return to.SPublish(ctx, topic, payload).Err()
 			}
-			if err != nil {
-				cluster.ReloadState(ctx)
-			}
-			return err
-		}
-	}
-	if opt.Source == Sharded {
-		p.send = func(ctx context.Context, topic, payload string) error {
-			return p.client.SPublish(ctx, topic, payload).Err()
-		}
+			return to.Publish(ctx, topic, payload).Err()
+		})
 	}
 	p.begin(every, topics...)
 	t.Cleanup(func() {
@@ -59,6 +47,23 @@ func publishThrough(t *testing.T, opt Redis, every time.Duration, topics ...stri
 		_ = p.client.Close()
 	})
 	return p
+}
+
+// through sends by the one server that has a key or channel. The client of a
+// cluster would send again what was not answered in time, and change the order.
+func (p *publisher) through(ctx context.Context, key string, send func(redis.Cmdable) error) error {
+	cluster, ok := p.client.(*redis.ClusterClient)
+	if !ok {
+		return send(p.client)
+	}
+	node, err := cluster.MasterForKey(ctx, key)
+	if err == nil {
+		err = send(node)
+	}
+	if err != nil {
+		cluster.ReloadState(ctx)
+	}
+	return err
 }
 
 func (p *publisher) begin(every time.Duration, topics ...string) {
