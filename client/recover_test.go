@@ -27,7 +27,7 @@ func TestComeBack(t *testing.T) {
 		recovered.Recovered, idle.Recovered = true, true
 		p.send(subscribedFrame(m.GetId(), []string{"*"}, recovered, idle, state(3, "c", 7, 9), state(4, "d", 8, 1), state(5, "e", 7, 1)))
 		p.send(snapshotFrame(&wire.Value{Topic: 3, Epoch: 7, Seq: 8, TimeUs: 5, Payload: []byte("last")},
-			&wire.Value{Topic: 4, Epoch: 6, Seq: 30, Payload: []byte("old"), Stale: true}))
+			&wire.Value{Topic: 4, Epoch: 6, Seq: 30, TimeUs: 4, Payload: []byte("old"), Stale: true}))
 		p.batch(tickItem(1, 5, 0, "missed"), tickItem(1, 6, 0, "too"))
 		p.batch(tickItem(1, 7, 0, "live"), tickItem(2, 3, 0, "live"), tickItem(3, 9, 0, "live"))
 		p.wait()
@@ -49,7 +49,7 @@ func TestComeBack(t *testing.T) {
 		"gap c 7/3-8",
 		"reset d 8/1 CAUSE_UNSPECIFIED",
 		`*client.Snapshot {c 7 8 `+timeText(5)+` [108 97 115 116] false}`,
-		`*client.Snapshot {d 6 30 `+timeText(0)+` [111 108 100] true}`,
+		`*client.Snapshot {d 6 30 `+timeText(4)+` [111 108 100] true}`,
 		`tick a 7/5 -0 m0 "missed"`,
 		`tick a 7/6 -0 m0 "too"`,
 		`tick a 7/7 -0 m0 "live"`,
