@@ -51,12 +51,17 @@ web/node_modules: web/package-lock.json
 	@touch $@
 
 .PHONY: test-long
-test-long: deps web/node_modules ## what takes longer: more mutated streams, failures of Redis, thousands of sessions, a minute of 5,000 ticks/s in Chromium, the page in Firefox, fuzzing
+test-long: deps web/node_modules ## what takes longer: more mutated streams, failures of Redis, a minute of 5,000 ticks/s in Chromium, the page in Firefox, fuzzing
 	FIREFOX=1 scripts/deps.sh
-	SEALCAST_LONG=1 go test -count=1 -timeout 30m ./fanout ./gateway ./internal/integration ./internal/e2e
+	SEALCAST_LONG=1 go test -count=1 -timeout 30m ./fanout ./gateway ./internal/integration
+	SEALCAST_LONG=1 go test -count=1 -timeout 30m -run TestRecordedFeeds ./internal/e2e
 	cd web && SEALCAST_LONG=1 npm run --silent test property && SEALCAST_LONG=1 npm run --silent test:page minute firefox
 	$(MAKE) test-deploy
 	$(MAKE) fuzz
+
+.PHONY: test-scale
+test-scale: deps ## thousands of sessions, for a machine with nothing else to do: idle, that stop reading, at a stop and at a kill
+	SEALCAST_LONG=1 go test -count=1 -timeout 30m -v -run 'TestIdleSessions|TestStopWithManySessions|TestSomeStopReading|TestKilledGatewayComesBack' ./internal/e2e
 
 .PHONY: bench
 bench: build ## run every load test for a short while against a gateway of its own; writes bench-report.html (below 8 minutes)
