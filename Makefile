@@ -16,7 +16,7 @@ ARGS ?=
 
 # Time for each fuzz target; empty: 60s, or less where all of them would take more than FUZZBUDGET seconds.
 FUZZTIME ?=
-FUZZBUDGET ?= 500
+FUZZBUDGET ?= 200
 
 .PHONY: help
 help: ## list the targets
@@ -33,7 +33,7 @@ build: ## build bin/sealcast and bin/sealctl
 .PHONY: test
 test: deps lint check-generated ## everything that must pass: lint, unit, race and integration tests, the same with a key per record, the Python client, the browser client and the page
 	go test ./...
-	go test -race $$(go list ./... | grep -v /internal/deployment) # which starts programs, and shares no memory with them
+	go test -race $$(go list ./... | grep -v -e /internal/deployment -e /internal/e2e) # these start programs; test-race-programs
 	SEALCAST_TEST_REKEY=1 SEALCAST_TEST_SEAL=group go test -count=1 ./client ./gateway ./session ./internal/integration
 	/usr/bin/python3 -m unittest discover -s examples/python
 	$(MAKE) test-web
@@ -58,6 +58,10 @@ test-long: deps web/node_modules ## what takes longer: more mutated streams, fai
 	cd web && SEALCAST_LONG=1 npm run --silent test property && SEALCAST_LONG=1 npm run --silent test:page minute firefox
 	$(MAKE) test-deploy
 	$(MAKE) fuzz
+
+.PHONY: test-race-programs
+test-race-programs: deps ## the programs themselves under the race detector, at work
+	go test -race -timeout 30m ./internal/e2e
 
 .PHONY: test-scale
 test-scale: deps ## thousands of sessions, for a machine with nothing else to do: idle, that stop reading, at a stop and at a kill
