@@ -296,8 +296,13 @@ func TestCursorBeyondWhatIsThere(t *testing.T) {
 		add(c, "ticks", "a", strconv.Itoa(n))
 	}
 	ask := func(cursor []byte) bool {
-		time.AfterFunc(100*time.Millisecond, func() { add(s.Connect(), "ticks", "a", "end") })
-		_, _, recovered := goOn(t, h, "a", cursor, "end")
+		added := make(chan struct{})
+		time.AfterFunc(100*time.Millisecond, func() {
+			add(s.Connect(), "ticks", "a", "end")
+			close(added)
+		})
+		_, _, recovered := goOn(t, h, "a", cursor, "end") // perhaps the end of the time before
+		<-added
 		return recovered
 	}
 	if !ask(cursor) {
