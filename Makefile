@@ -40,7 +40,12 @@ test: deps lint check-generated ## everything that must pass: lint, unit, race a
 
 .PHONY: test-web
 test-web: deps web/node_modules ## the client for browsers and Node, against vectors and the gateway; the live page in Chromium
+	scripts/api.sh --check
 	cd web && npm run --silent check && npm run --silent test && npm run --silent test:page
+
+.PHONY: api
+api: web/node_modules ## write the API references in docs/api from the code
+	scripts/api.sh
 
 .PHONY: page
 page: web/node_modules ## build the live page into gateway/admin/page, from web/page
