@@ -330,9 +330,9 @@ func (c *conn) sendRecord(kind wire.Kind, plaintext []byte) {
 // behind a frame header of known size.
 func (c *conn) seal(kind wire.Kind, plaintext []byte) {
 	out, s := c.loop.scratch.out, c.sess
-	if s.RekeyDue(c.loop.unix) {
+	if s.RekeyDue(c.loop.unix()) {
 		out = frame.AppendHeader(out, ws.OpBinary, s.SealedSize(0))
-		out = s.AppendKeyUpdate(out, c.loop.unix)
+		out = s.AppendKeyUpdate(out, c.loop.unix())
 	}
 	out = frame.AppendHeader(out, ws.OpBinary, s.SealedSize(len(plaintext)))
 	stats := &c.loop.stats

@@ -178,7 +178,7 @@ func (l *loop) sealShared() {
 // group for that. It returns the group, nil if there is none.
 func (l *loop) sealFor(co *cohort, plaintext []byte, x *sealedFrame) *group {
 	g, s := co.sharing.group, &l.scratch
-	for g != nil && g.sealer.RekeyDue(l.unix) {
+	for g != nil && g.sealer.RekeyDue(l.unix()) {
 		g = l.newGroup(co)
 	}
 	if g == nil {

@@ -165,7 +165,7 @@ func (c *conn) onVerified(lg *login) {
 // enter lets a session into service.
 func (c *conn) enter(hello *wire.Connect, g *auth.Grant, resumed bool) {
 	err := c.loop.gateway.access.revoked.Check(g)
-	if err == nil && g.Expired(time.Unix(c.loop.unix, 0)) {
+	if err == nil && g.Expired(time.Unix(c.loop.unix(), 0)) {
 		err = &auth.Refusal{Text: "the token has expired"}
 	}
 	if err != nil {
@@ -339,7 +339,7 @@ var errNotCovered = errors.New(notCovered)
 // of the time is over: else one whose tokens live no longer than the notice would
 // be told again at each new token, and never come to rest.
 func (c *conn) holdGrant(g *auth.Grant) {
-	now, notice := c.loop.unix, int64(c.loop.settings().Auth.Notice/time.Second)
+	now, notice := c.loop.unix(), int64(c.loop.settings().Auth.Notice/time.Second)
 	c.sub.who.grant = g
 	c.sub.who.noticeAt = max(g.Expires-notice, now+(g.Expires-now+1)/2)
 }
@@ -354,7 +354,7 @@ func (c *conn) tokenDeadline() int64 {
 	if c.sub.who.noticeAt != 0 {
 		at = min(at, c.sub.who.noticeAt)
 	}
-	return c.loop.now + (at-c.loop.unix)*1000
+	return c.loop.now + at*1000 - c.loop.wall
 }
 
 const never = int64(1) << 62
@@ -362,7 +362,7 @@ const never = int64(1) << 62
 // tokenDue tells the client that its token expires, or ends the session.
 func (c *conn) tokenDue() {
 	who := &c.sub.who
-	if who.grant.Expired(time.Unix(c.loop.unix, 0)) {
+	if who.grant.Expired(time.Unix(c.loop.unix(), 0)) {
 		c.audit("expiry")
 		c.end(wire.CloseUnauthenticated, "the token has expired")
 		return

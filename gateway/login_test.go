@@ -356,7 +356,7 @@ func TestClientGoesWhileItsTokenIsVerified(t *testing.T) {
 // TestExpiry: the client is told beforehand, and the session ends with its token.
 func TestExpiry(t *testing.T) {
 	s := start(t, withTokens(t, func(o *gateway.Options) { o.Auth.Notice = time.Hour }))
-	expires := time.Now().Add(3 * time.Second)
+	expires := time.Now().Add(5 * time.Second)
 	p := upgraded(t, s, "/ws", suite.AES128GCM)
 	p.agree()
 	p.send(p.say(connectWith(token(t, "ann", time.Until(expires)))))

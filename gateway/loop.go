@@ -49,7 +49,7 @@ type loop struct {
 	// owned by the loop
 	live *live // settings of this turn
 	now  int64 // milliseconds since started, as of the last tick; from 1, because 0 stands for never
-	unix int64 // seconds since the Unix epoch, as of the last tick
+	wall int64 // milliseconds since the Unix epoch, as of the last tick
 	timers
 	slow    slowSessions
 	buffers *frame.Buffers
@@ -95,10 +95,10 @@ type scratch struct {
 func newLoop(g *Gateway, el gnet.EventLoop) *loop {
 	l := &loop{gateway: g, el: el, started: time.Now(),
 		buffers: frame.NewBuffers(keepBuffers), ciphers: record.NewPool(record.DefaultPoolSize, record.DefaultPoolIdle)}
-	l.now, l.unix = 1, l.started.Unix()
+	l.now, l.wall = 1, l.started.UnixMilli()
 	l.goroutine = thisGoroutine()
 	l.stats.times.init()
-	l.ciphers.Advance(l.unix) // or the first tick would find everything idle since 1970
+	l.ciphers.Advance(l.unix()) // or the first tick would find everything idle since 1970
 	l.live = g.live.Load()
 	l.mail = newMailbox(l, el)
 	l.index = newIndex()
@@ -216,7 +216,7 @@ func (l *loop) tick(wanted time.Time) {
 	defer l.rescue(nil)
 	t := time.Now()
 	l.stats.times.lag.observe(int64(t.Sub(wanted)))
-	l.unix = t.Unix()
+	l.wall = t.UnixMilli()
 	l.now = t.Sub(l.started).Milliseconds() + 1
 	l.lastTurn.Store(int64(t.Sub(l.started)))
 	l.scratch.due = l.wheel.expire(l.now, l.scratch.due[:0])
@@ -224,10 +224,13 @@ func (l *loop) tick(wanted time.Time) {
 		l.serve(c, (*conn).onDeadline)
 	}
 	clear(l.scratch.due)
-	l.ciphers.Advance(l.unix)
+	l.ciphers.Advance(l.unix())
 	l.stats.ciphers.set(l.ciphers.Stats())
 	l.serveSlow()
 }
+
+// unix returns the seconds since the Unix epoch, as of the last tick.
+func (l *loop) unix() int64 { return l.wall / 1000 }
 
 // serve runs f for one connection and writes what f appended to the scratch
 // buffer in one write. A panic in f costs this connection alone.

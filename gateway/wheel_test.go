@@ -3,6 +3,8 @@ package gateway
 import (
 	"math/rand/v2"
 	"testing"
+
+	"github.com/sealcast/sealcast/gateway/auth"
 )
 
 // A wheel is compared with the obvious thing, a table of deadlines.
@@ -70,5 +72,21 @@ func TestWheelDoesNotAllocate(t *testing.T) {
 		due = w.expire(now, due[:0])
 	}); n != 0 {
 		t.Fatalf("%v allocations", n)
+	}
+}
+
+// TestTokenDeadlineIsExact: a loop's clock is seldom at a whole second, at which tokens end.
+func TestTokenDeadlineIsExact(t *testing.T) {
+	l := &loop{now: 1_000, wall: 5_950}
+	c := &conn{loop: l, sub: &subscriber{}}
+	if at := c.tokenDeadline(); at != never {
+		t.Errorf("%d without a grant", at)
+	}
+	c.sub.who.grant = &auth.Grant{Expires: 9}
+	for notice, want := range map[int64]int64{0: 4_050, 7: 2_050, 8: 3_050} {
+		c.sub.who.noticeAt = notice
+		if at := c.tokenDeadline(); at != want {
+			t.Errorf("notice at %d: %d, want %d", notice, at, want)
+		}
 	}
 }
