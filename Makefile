@@ -47,6 +47,10 @@ test-web: deps web/node_modules ## the client for browsers and Node, against vec
 api: web/node_modules ## write the API references in docs/api from the code
 	scripts/api.sh
 
+.PHONY: metrics
+metrics: ## write docs/metrics.md from the code
+	go test ./gateway/admin -run '^TestMetricsPage$$' -count=1 -update
+
 .PHONY: page
 page: web/node_modules ## build the live page into gateway/admin/page, from web/page
 	cd web && npm run --silent build

@@ -8,8 +8,8 @@ import (
 	"github.com/sealcast/sealcast/gateway"
 )
 
-// families are all metrics of ours; docs/operations.md has the same table. Every
-// label has a fixed set of values, whatever clients do.
+// families are all metrics of ours; docs/metrics.md is made of them. Every label
+// has a fixed set of values, whatever clients do.
 func families() []family {
 	return slices.Concat(connectionFamilies(), loginFamilies(), trafficFamilies(), tickFamilies(), sourceFamilies(), loopFamilies())
 }

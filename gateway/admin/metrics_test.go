@@ -2,11 +2,7 @@ package admin
 
 import (
 	"context"
-	"fmt"
-	"maps"
 	"net/http"
-	"os"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -227,31 +223,5 @@ func TestMetricsWhileStarting(t *testing.T) {
 	s := scrapeMetrics(t, Handler(options()))
 	if len(s.ours()) != 0 || s.types["go_goroutines"] != "gauge" {
 		t.Errorf("got %v", s.types)
-	}
-}
-
-var pageRow = regexp.MustCompile("(?m)^\\| `(sealcast_[a-z_]+)` \\| ([a-z]+) \\| ([^|]*) \\| ([^|]*) \\|$")
-
-// TestMetricsPage: docs/operations.md has a row for every metric, and no other.
-func TestMetricsPage(t *testing.T) {
-	page, err := os.ReadFile("../../docs/operations.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, want := map[string]string{}, map[string]string{}
-	for _, row := range pageRow.FindAllStringSubmatch(string(page), -1) {
-		got[row[1]] = row[0]
-	}
-	for _, f := range families() {
-		want[f.name] = fmt.Sprintf("| `%s` | %s | %s | %s |", f.name, f.kind, strings.Join(f.labels, ", "), strings.TrimSuffix(f.help, "."))
-	}
-	for _, name := range slices.Sorted(maps.Keys(want)) {
-		if got[name] != want[name] {
-			t.Errorf("docs/operations.md should have the line\n%s", want[name])
-		}
-		delete(got, name)
-	}
-	for name := range got {
-		t.Errorf("docs/operations.md: there is no metric %s", name)
 	}
 }
