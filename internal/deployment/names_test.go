@@ -19,7 +19,10 @@ import (
 // pages are the files that people and programs read, by their paths.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
-	found := map[string]string{"README.md": read(t, "README.md"), "CONTRIBUTING.md": read(t, "CONTRIBUTING.md")}
+	found := map[string]string{}
+	for _, path := range []string{"README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "web/sdk/README.md", "examples/python/README.md"} {
+		found[path] = read(t, path)
+	}
 	for _, folder := range []string{"docs", "deploy", "configs"} {
 		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() {
@@ -107,8 +110,9 @@ func TestVariablesExist(t *testing.T) {
 	}
 }
 
-// metrics starts a gateway and returns the names of all that it exports.
-func metrics(t *testing.T) map[string]bool {
+// metrics starts a gateway and returns all that it exports: of each name, the
+// labels with their values.
+func metrics(t *testing.T) map[string]map[string][]string {
 	t.Helper()
 	admin := freeAddress(t)
 	cmd := exec.Command(program(t, "sealcast"), "serve", "--set", "listen="+freeAddress(t), "--set", "admin.listen="+admin)
@@ -116,18 +120,33 @@ func metrics(t *testing.T) map[string]bool {
 		t.Fatal(err)
 	}
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
-	names := map[string]bool{}
-	for _, line := range strings.Split(ask(t, "http://"+admin+"/metrics"), "\n") {
+	names := map[string]map[string][]string{}
+	for !strings.Contains(ask(t, "http://"+admin+"/readyz"), "ready") {
+		time.Sleep(20 * time.Millisecond)
+	}
+	for line := range strings.Lines(ask(t, "http://"+admin+"/metrics")) {
 		if rest, ok := strings.CutPrefix(line, "# TYPE "); ok {
-			name, kind, _ := strings.Cut(rest, " ")
-			names[name] = true
-			if kind == "histogram" {
-				names[name+"_bucket"], names[name+"_sum"], names[name+"_count"] = true, true, true
-			}
+			name, _, _ := strings.Cut(rest, " ")
+			names[name] = map[string][]string{}
+		}
+		m := series.FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		if names[m[1]] == nil {
+			names[m[1]] = map[string][]string{}
+		}
+		for _, l := range selector.FindAllStringSubmatch(m[2], -1) {
+			names[m[1]][l[1]] = append(names[m[1]][l[1]], l[3])
 		}
 	}
 	return names
 }
+
+var (
+	series   = regexp.MustCompile(`^([a-z_]+)(?:\{(.*)\})? `)
+	selector = regexp.MustCompile(`([a-z_]+)(=~|!~|!=|=)\\?"([^"\\]*)\\?"`)
+)
 
 func freeAddress(t *testing.T) string {
 	t.Helper()
@@ -157,25 +176,52 @@ func ask(t *testing.T, url string) string {
 	}
 }
 
-var metric = regexp.MustCompile(`\b(?:sealcast|process|go)_[a-z0-9_]*[a-z0-9]\b`)
+var (
+	metric = regexp.MustCompile(`\b(?:sealcast|process|go)_[a-z0-9_]*[a-z0-9]\b(?:\{([^}]*)\})?`)
+	// Labels that Prometheus or Kubernetes add.
+	addedLabels = []string{"instance", "job", "namespace", "pod"}
+	plainValues = regexp.MustCompile(`^[a-z0-9_|-]+$`)
+)
 
-// Alerts, dashboards and pages name metrics that the gateway has.
+// Alerts, dashboards and pages name metrics, labels and values that the gateway has.
 func TestMetricsExist(t *testing.T) {
-	known, used := metrics(t), 0
+	known, used, values := metrics(t), 0, 0
 	for path, text := range pages(t) {
-		for _, name := range metric.FindAllString(text, -1) {
-			if !strings.Contains(name[strings.IndexByte(name, '_')+1:], "_") && !known[name] {
+		for _, m := range metric.FindAllStringSubmatch(text, -1) {
+			name, _, _ := strings.Cut(m[0], "{")
+			if word := name[strings.IndexByte(name, '_')+1:]; known[name] == nil && !strings.HasPrefix(name, "sealcast_") && !strings.Contains(word, "_") {
 				continue // a word of prose or of a file's name
 			}
 			used++
-			if !known[name] {
+			if known[name] == nil {
 				t.Errorf("%s: no metric %s", path, name)
+				continue
+			}
+			for _, s := range selector.FindAllStringSubmatch(m[1], -1) {
+				values++
+				if !slices.Contains(addedLabels, s[1]) && !hasValues(known[name][s[1]], s[3]) {
+					t.Errorf("%s: %s has no %s", path, name, s[0])
+				}
 			}
 		}
 	}
-	if used < 60 {
-		t.Errorf("only %d metrics found: does this test still look where they are?", used)
+	if used < 150 || values < 20 {
+		t.Errorf("only %d metrics and %d values of labels found: does this test still look where they are?", used, values)
 	}
+}
+
+// hasValues tells whether a label can have the value, or each of the values a|b;
+// of other patterns only that there is the label.
+func hasValues(known []string, wanted string) bool {
+	if !plainValues.MatchString(wanted) {
+		return len(known) > 0
+	}
+	for value := range strings.SplitSeq(wanted, "|") {
+		if !slices.Contains(known, value) {
+			return false
+		}
+	}
+	return true
 }
 
 var (
@@ -206,35 +252,4 @@ func TestRunbook(t *testing.T) {
 			t.Errorf("%s leads to %s", alerts[i], anchors[i])
 		}
 	}
-}
-
-var command = regexp.MustCompile(`\b(?:bin/|/)?(sealcast|sealctl) ((?:bench |config |dict )?[a-z]+)\b`)
-
-// Commands in code that pages show are commands that the programs have.
-func TestCommandsExist(t *testing.T) {
-	used, asked := 0, map[string]bool{}
-	for path, text := range pages(t) {
-		for _, code := range codeOf(text) {
-			for _, m := range command.FindAllStringSubmatch(code, -1) {
-				used++
-				if words := m[1] + " " + m[2]; !asked[words] && m[2] != "help" {
-					asked[words] = true
-					t.Log(path)
-					run(t, nil, program(t, m[1]), append(strings.Fields(m[2]), "-h")...)
-				}
-			}
-		}
-	}
-	if used < 20 {
-		t.Errorf("only %d commands found: does this test still look where they are?", used)
-	}
-}
-
-var inCode = regexp.MustCompile("(?s)```sh\n(.*?)```|`([^`\n]+)`")
-
-func codeOf(text string) (code []string) {
-	for _, m := range inCode.FindAllStringSubmatch(text, -1) {
-		code = append(code, m[1]+m[2])
-	}
-	return code
 }
