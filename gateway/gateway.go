@@ -39,10 +39,6 @@ import (
 // nobody had asked for it. The process has to end: half a gateway is none.
 var ErrStopped = errors.New("an event loop does not run any more")
 
-// deadAfter is how long a loop may be silent before it counts as dead. It answers
-// five times a second.
-const deadAfter = 30 * time.Second
-
 // stopTimeout bounds the wait for loops to end after the last connection has gone.
 const stopTimeout = 10 * time.Second
 
@@ -55,6 +51,7 @@ type Gateway struct {
 	admission *admission
 	access    *access
 	engine    *gnet.Client
+	hurry     chan struct{} // to the clock: a loop has slow sessions now
 
 	// any goroutine
 	live   atomic.Pointer[live]
@@ -89,6 +86,7 @@ func New(opts Options) (*Gateway, error) {
 		log:       opts.Log,
 		admission: newAdmission(),
 		access:    newAccess(),
+		hurry:     make(chan struct{}, 1),
 	}
 	if g.opts.Audit == nil {
 		g.opts.Audit = zap.NewNop()
@@ -230,31 +228,6 @@ func (g *Gateway) loopOf(el gnet.EventLoop) *loop {
 	known[el] = l
 	g.loops.Store(&known)
 	return l
-}
-
-// clock wakes each loop for its timers: every coarseTick, and every fastTick
-// while it has slow sessions.
-func (g *Gateway) clock() {
-	fast := time.NewTicker(fastTick)
-	defer fast.Stop()
-	dog := newWatchdog(g.log)
-	for n := 0; ; n++ {
-		select {
-		case <-g.life.stop:
-			return
-		case <-fast.C:
-		}
-		coarse, now := n%int(coarseTick/fastTick) == 0, time.Now()
-		for _, l := range *g.loops.Load() {
-			if coarse || l.hasSlow.Load() {
-				l.mail.tick()
-			}
-			dog.look(l, now)
-			if coarse && now.Sub(l.started)-time.Duration(l.lastTurn.Load()) > deadAfter {
-				g.fail(ErrStopped)
-			}
-		}
-	}
 }
 
 // loopCount is how many event loops there are, or will be.

@@ -16,12 +16,6 @@ import (
 )
 
 const (
-	// coarseTick is the resolution of deadlines: fine against limits of
-	// seconds, and five wake-ups a second cost an idle loop nothing to speak of.
-	coarseTick = 200 * time.Millisecond
-	// fastTick is how often slow sessions are looked at, because gnet has no
-	// callback for a drained buffer.
-	fastTick = 5 * time.Millisecond
 	// enoughCollected is how many bytes of ticks collect before batches that are
 	// full go out within the turn.
 	enoughCollected = 1 << 20

@@ -48,7 +48,9 @@ func (l *loop) backlog(c *conn) *backlog {
 	if c.sub.slow == nil {
 		c.sub.slow = &backlog{base: firstNumber, total: &l.slow.bytes, began: l.now, moved: l.now}
 		l.slow.conns = append(l.slow.conns, c)
-		l.hasSlow.Store(true)
+		if !l.hasSlow.Swap(true) {
+			l.gateway.hasten()
+		}
 	}
 	return c.sub.slow
 }

@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	// stallAfter is how long a turn of a loop may last before its stack is logged.
+	// stallAfter is how long a turn of a loop may be seen to last before its stack is
+	// logged: one of 150 ms always is, as there is a look every 50 ms.
 	stallAfter = 100 * time.Millisecond
 	// stallQuiet is how long a loop that was logged is not logged again.
 	stallQuiet = time.Minute
@@ -54,7 +55,7 @@ func newWatchdog(log *zap.Logger) *watchdog {
 	return &watchdog{log: log, watched: make(map[*loop]*watch)}
 }
 
-// look is called every few milliseconds for each loop.
+// look is called many times a second for each loop.
 func (d *watchdog) look(l *loop, now time.Time) {
 	w, ok := d.watched[l]
 	if !ok {
