@@ -39,6 +39,7 @@ need prometheus command -v promtool
 need systemd command -v systemd-analyze
 need openssl command -v openssl
 need file command -v file
+need curl command -v curl
 need util-linux command -v unshare
 need chromium command -v chromium
 # Only `make test-long` needs it, and it is large.

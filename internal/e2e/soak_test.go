@@ -74,7 +74,8 @@ type soakers struct {
 	opts    client.Options
 	running sync.WaitGroup
 
-	published, received, merged, lost, resets, visits atomic.Int64
+	tally
+	published, visits atomic.Int64
 }
 
 // topicOf spreads numbers over topics of all kinds.
@@ -124,7 +125,7 @@ func (l *soakers) stay(pauses bool) {
 		l.t.Error(err)
 		return
 	}
-	a := &account{soakers: l, topics: map[string]*line{}}
+	a := newAccount(&l.tally)
 	for n := 1; ; n++ {
 		event, err := c.Next(l.ctx)
 		if err == nil {
@@ -216,75 +217,4 @@ func median(v []int) int {
 	v = slices.Clone(v)
 	slices.Sort(v)
 	return v[len(v)/2]
-}
-
-// account is what one client knows of every topic.
-type account struct {
-	*soakers
-	topics map[string]*line
-}
-
-// line is where a client stands in a topic. The publisher's counter is known once
-// there was a tick in the epoch.
-type line struct {
-	epoch, seq uint64
-	counter    int // of seq; 0: not known
-}
-
-// take explains an event, or tells why it cannot be.
-func (a *account) take(event client.Event) error {
-	switch e := event.(type) {
-	case *client.TopicsAdded:
-		for _, s := range e.Topics {
-			if was := a.topics[s.Topic]; !s.Recovered || was == nil {
-				a.topics[s.Topic] = &line{epoch: s.Epoch, seq: s.NextSeq - 1}
-			}
-		}
-	case *client.Reset:
-		a.resets.Add(1)
-		a.topics[e.Topic] = &line{epoch: e.Epoch, seq: e.NextSeq - 1}
-	case *client.Gap:
-		return a.gap(e)
-	case *client.Tick:
-		return a.tick(e)
-	}
-	return nil
-}
-
-func (a *account) gap(e *client.Gap) error {
-	was := a.topics[e.Topic]
-	if was == nil || was.epoch != e.Epoch || was.seq+1 != e.From || e.To < e.From {
-		return fmt.Errorf("gap %+v after %+v", e, was)
-	}
-	a.lost.Add(int64(e.To - was.seq))
-	was.advance(e.To)
-	return nil
-}
-
-func (a *account) tick(e *client.Tick) error {
-	was := a.topics[e.Topic]
-	if was == nil || was.epoch != e.Epoch || e.Seq != was.seq+1+e.Merged {
-		return fmt.Errorf("tick %d of %s in epoch %d with %d merged after %+v", e.Seq, e.Topic, e.Epoch, e.Merged, was)
-	}
-	head, _, _ := strings.Cut(string(e.Payload), " ")
-	counter, err := strconv.Atoi(head)
-	if err != nil {
-		return err
-	}
-	was.advance(e.Seq)
-	if was.counter != 0 && was.counter != counter {
-		return fmt.Errorf("tick %d of %s is the publisher's %d, not its %d", e.Seq, e.Topic, counter, was.counter)
-	}
-	was.counter = counter
-	a.received.Add(1)
-	a.merged.Add(int64(e.Merged))
-	return nil
-}
-
-// advance goes to a later tick of the epoch.
-func (l *line) advance(seq uint64) {
-	if l.counter != 0 {
-		l.counter += int(seq - l.seq)
-	}
-	l.seq = seq
 }
