@@ -133,4 +133,4 @@ deps: ## install the programs that the tests need, where that is possible
 
 .PHONY: clean
 clean: ## remove what the targets above have built
-	rm -rf bin bench-report.json bench-report.html web/node_modules web/sdk/build web/sdk/dist web/page/build dist/page
+	rm -rf bin bench-report.json bench-report.html web/node_modules web/sdk/build web/sdk/dist web/page/build web/programs dist/page

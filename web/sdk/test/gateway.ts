@@ -1,13 +1,11 @@
-// The real gateway as a process, built once for a test file, with its built-in
-// Redis on a port of its own.
+// The real gateway as a process, with its built-in Redis on a port of its own.
+// test.mjs has built it.
 import { execFileSync, spawn, type ChildProcess } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { connect, createServer, type Server, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { fileURLToPath } from "node:url";
-import { root } from "./tools.js";
 
 export interface Ports {
   listen: number;
@@ -23,21 +21,19 @@ export async function freePort(): Promise<number> {
   return port;
 }
 
-/** A directory with the programs and a key, which the test removes. */
+/** The programs, and a directory with a key, which the test removes. */
 export class Workshop {
   readonly directory = mkdtempSync(join(tmpdir(), "sealcast-web-"));
   readonly key = join(this.directory, "gateway.key");
   readonly pin: string;
 
   constructor() {
-    const cwd = fileURLToPath(root);
-    execFileSync("go", ["build", "-buildvcs=false", "-o", this.directory, "./cmd/sealcast", "./cmd/sealctl"], { cwd, stdio: "inherit" });
     const output = execFileSync(this.program("sealcast"), ["keygen", "-o", this.key], { encoding: "utf8" });
     this.pin = output.match(/[A-Za-z0-9_-]{43}/)![0];
   }
 
   program(name: "sealcast" | "sealctl"): string {
-    return join(this.directory, name);
+    return join(process.env.SEALCAST_TEST_PROGRAMS!, name);
   }
 
   remove(): void {
