@@ -33,13 +33,27 @@ export class Facts {
   }
 }
 
+const theme = matchMedia("(prefers-color-scheme: dark)");
+const colors = new Map<string, string>();
+theme.addEventListener("change", () => colors.clear()); // before those of onTheme
+
+/** A colour of the style sheet as it is in the present theme, for canvases. */
 export function cssColor(name: string): string {
-  const probe = document.createElement("span");
-  probe.style.color = `var(${name})`;
-  document.body.append(probe);
-  const color = getComputedStyle(probe).color;
-  probe.remove();
+  let color = colors.get(name);
+  if (color === undefined) {
+    const probe = document.createElement("span");
+    probe.style.color = `var(${name})`;
+    document.body.append(probe);
+    color = getComputedStyle(probe).color;
+    probe.remove();
+    colors.set(name, color);
+  }
   return color;
+}
+
+/** Calls a function when the theme has changed, to draw anew what has its colours. */
+export function onTheme(draw: () => void): void {
+  theme.addEventListener("change", draw);
 }
 
 export function count(n: number): string {

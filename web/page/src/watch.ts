@@ -1,7 +1,7 @@
 // The watch list: the latest values of topics, drawn at most ten times a second
 // whatever comes, and only rows that have changed.
 import type { SubscriptionEvent } from "@sealcast/client";
-import { cssColor, element, tell } from "./dom.js";
+import { cssColor, element, onTheme, tell } from "./dom.js";
 
 const mostRows = 200; // shown at a time; search finds the others
 const sparkPoints = 60;
@@ -35,6 +35,9 @@ export class WatchList {
   constructor() {
     element("search").addEventListener("input", () => (this.changed = true));
     setInterval(() => requestAnimationFrame(() => this.draw()), drawEvery);
+    onTheme(() => {
+      for (const row of this.rows.values()) if (row.canvas) drawSpark(row.canvas, row.spark);
+    });
   }
 
   /** Forgets everything: other topics are followed now. */
@@ -154,18 +157,9 @@ function drawSpark(canvas: HTMLCanvasElement, points: number[]): void {
   if (points.length < 2) return;
   const low = Math.min(...points);
   const range = Math.max(...points) - low || 1;
-  context.strokeStyle = accent();
+  context.strokeStyle = cssColor("--accent");
   context.lineWidth = 2;
   context.beginPath();
   points.forEach((point, i) => context.lineTo((i / (sparkPoints - 1)) * width, height - 3 - ((point - low) / range) * (height - 6)));
   context.stroke();
-}
-
-let color = "";
-function accent(): string {
-  if (color === "") {
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => (color = ""), { once: true });
-    color = cssColor("--accent");
-  }
-  return color;
 }

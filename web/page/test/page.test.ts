@@ -224,7 +224,21 @@ test("search and patterns", async () => {
   noFaults();
 });
 
-test("echo benchmark: a figure for every suite, and a chart", async () => {
+/** Waits until a canvas has pixels of one colour, and none of the other. */
+async function drawnIn(selector: string, shown: string, gone: string): Promise<void> {
+  await page.waitForFunction(([s, ...colors]) => {
+    const canvas = document.querySelector<HTMLCanvasElement>(`${s} canvas`)!;
+    const { data } = canvas.getContext("2d")!.getImageData(0, 0, canvas.width, canvas.height);
+    const [yes, no] = colors.map((color) => {
+      const [r, g, b] = color.match(/../g)!.map((two) => parseInt(two, 16));
+      return data.some((value, i) => i % 4 === 0 && value === r && data[i + 1] === g && data[i + 2] === b && data[i + 3] === 255);
+    });
+    return yes && !no;
+  }, [selector, shown, gone] as const);
+}
+
+test("echo benchmark: a figure for every suite, and a chart; charts follow the theme", async () => {
+  const { topic, stop } = feed(redis);
   await open();
   await connected();
   await page.click("#bench");
@@ -232,6 +246,62 @@ test("echo benchmark: a figure for every suite, and a chart", async () => {
   const rows = await page.locator("#bench-table tbody tr").allTextContents();
   assert.equal(rows.length, 3);
   for (const row of rows) assert.match(row, /^(aes-(128|256)-gcm|chacha20-poly1305)[\d,.]+ms|^(aes-(128|256)-gcm|chacha20-poly1305)[\d,.]+ ms/, row);
+  stop();
+  const [light, dark] = ["1f5fbf", "7fb0ff"]; // --accent
+  for (const [scheme, shown, gone] of [["dark", dark, light], ["light", light, dark]] as const) {
+    await page.emulateMedia({ colorScheme: scheme });
+    for (const selector of ["#bench-chart", "#figures-ticks", `tr[data-topic="${topic}"]`]) await drawnIn(selector, shown, gone);
+  }
+  noFaults();
+});
+
+test("by keyboard alone: everything that can be operated is reached in order, and works", async () => {
+  const { topic, stop } = feed(redis);
+  await open();
+  await connected();
+  const { keyboard } = page;
+  const focused = () => page.evaluate(() => {
+    const { id, className, textContent, tagName } = document.activeElement!;
+    return id || className || (tagName === "BUTTON" ? textContent! : tagName);
+  });
+  const order = ["pattern", "Subscribe", "search", "scroll", "suite", "rate", "seal", "token", "Apply", "sealed", "opened", "bench"];
+  for (const wanted of order) {
+    await keyboard.press("Tab");
+    assert.equal(await focused(), wanted);
+    assert.equal(await page.evaluate(() => getComputedStyle(document.activeElement!).outlineStyle), "solid", `${wanted} shows that it has the focus`);
+  }
+  let at = order.length - 1;
+  const go = async (to: string) => {
+    for (; at !== order.indexOf(to); at += at < order.indexOf(to) ? 1 : -1) await keyboard.press(at < order.indexOf(to) ? "Tab" : "Shift+Tab");
+    assert.equal(await focused(), to);
+  };
+  await go("pattern");
+  await keyboard.press("Control+A");
+  await keyboard.type("md:page:**");
+  await go("Subscribe");
+  await keyboard.press("Space");
+  await connected();
+  await page.waitForSelector(`tr[data-topic="${topic}"]`);
+  redis.publish("md:page:other:ticker", quote(7));
+  await page.waitForSelector('tr[data-topic="md:page:other:ticker"]');
+  await go("search");
+  await keyboard.type(topic.split(":")[2]);
+  await page.waitForSelector('tr[data-topic="md:page:other:ticker"]', { state: "detached" });
+  await go("suite");
+  await keyboard.type("chacha");
+  await go("rate");
+  await keyboard.press("ArrowDown");
+  await go("seal");
+  await keyboard.type("once");
+  await go("Apply");
+  await keyboard.press("Enter");
+  await factIs("Suite", /^chacha20-poly1305$/);
+  assert.deepEqual(await page.evaluate(() => ["suite", "rate", "seal"].map((id) => (document.getElementById(id) as HTMLSelectElement).value)), ["chacha20-poly1305", "10", "group"]);
+  await page.waitForSelector(`tr[data-topic="${topic}"]`);
+  await go("bench");
+  await keyboard.press("Space");
+  await page.waitForSelector("#bench-chart canvas", { timeout: 30_000 });
+  stop();
   noFaults();
 });
 
