@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -324,5 +325,33 @@ func TestSourceStateIsTold(t *testing.T) {
 	c.read(1 << 20)
 	if c.notices != 3 || c.ticks != 1 {
 		t.Errorf("%d notices, %d ticks", c.notices, c.ticks)
+	}
+}
+
+// However many topics have lost their source, no message is too long for a client.
+func TestSourceStateOfManyTopicsIsSplit(t *testing.T) {
+	w, c := oneClient(t, nil, &wire.Subscription{Filter: "every:**"})
+	var numbers []uint32
+	for i := range 2*topicsPerNotice + 1 {
+		name := fmt.Sprint("every:", i)
+		w.hub.publish(name)
+		numbers = append(numbers, w.hub.topics[name].Number)
+	}
+	for len(w.hub.posted) > 0 {
+		w.deliver(1000)
+		w.pass(time.Millisecond)
+		c.read(math.MaxInt)
+	}
+	c.socket.kernel = math.MaxInt32
+	w.turn([]fanout.Event{&fanout.SourceState{Lost: true, Topics: numbers}})
+	for rest, frames := c.socket.unread, 0; frames < 3; frames++ {
+		var payload []byte
+		if _, payload, rest, _ = cutFrame(rest); len(payload) == 0 || len(payload) > 64<<10 {
+			t.Errorf("%d bytes of a notice", len(payload))
+		}
+	}
+	c.read(math.MaxInt)
+	if c.notices != 3 || !c.sourceLost {
+		t.Errorf("%d notices", c.notices)
 	}
 }

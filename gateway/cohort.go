@@ -194,8 +194,8 @@ func (l *loop) leave(c *conn) {
 // handOver is out 4 — the events of a hand-over collect per cohort. What of them
 // is due is sent at the end of the turn.
 func (l *loop) handOver(events []fanout.Event) {
-	for _, e := range events {
-		switch e := e.(type) {
+	for i := 0; i < len(events); i++ {
+		switch e := events[i].(type) {
 		case *fanout.Tick:
 			if t, ok := l.index.topics[e.Topic]; ok {
 				t.NextSeq = e.Seq + 1
@@ -218,7 +218,7 @@ func (l *loop) handOver(events []fanout.Event) {
 		case *fanout.Forgotten:
 			l.forget(e.Topic)
 		case *fanout.Refused:
-			l.refused(e)
+			i += l.refused(events[i:]) - 1
 		case *fanout.Recalled:
 			if e.Cursor != nil {
 				l.reach(&fanout.Mark{Cursor: e.Cursor})

@@ -221,24 +221,27 @@ func (c *conn) follow(x *sealedFrame) {
 	if m.group != x.group || !m.in || m.at.Next != x.at.Next {
 		c.mark()
 		c.sendGroupKey(x)
-		m.keep(x.group)
+		if m.keep(x.group) {
+			c.loop.stats.groups.evicted.Add(1)
+		}
 		m.in = true
 	}
 	m.at, m.unmarked = x.after, true
 }
 
 // keep notes whose key the client was given, and remembers the one before while it
-// seals still.
-func (m *member) keep(g *group) {
+// seals still. It reports whether the oldest of those had to make way.
+func (m *member) keep(g *group) (evicted bool) {
 	if m.group != nil && m.group != g && !m.group.ended {
 		m.former = slices.DeleteFunc(m.former, func(old *group) bool { return old.ended || old == g })
 		if len(m.former) == maxFormer {
-			m.former[0].expelled = true
+			m.former[0].expelled, evicted = true, true
 			m.former = slices.Delete(m.former, 0, 1)
 		}
 		m.former = append(m.former, m.group)
 	}
 	m.group = g
+	return evicted
 }
 
 func (c *conn) sendGroupKey(x *sealedFrame) {

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -389,29 +390,55 @@ func (l *loop) confirmed(e *fanout.Confirmed) {
 	}
 }
 
-// refused tells those who wait for a filter, or have it, that the source will
-// not give it.
-func (l *loop) refused(e *fanout.Refused) {
-	h, ok := l.index.filters[e.Filter]
-	if !ok || h.ticket != e.Ticket {
-		return
-	}
-	h.refused = e.Err
-	for _, co := range slices.Clone(h.cohorts) {
-		for _, c := range slices.Clone(co.members) {
-			l.serve(c, func(c *conn) { c.withdraw([]*heldFilter{h}, e.Err) })
+// refused tells those who wait for filters, or have them, that the source will not
+// give them. It takes the Refused that the events begin with as one, so that a
+// session changes its cohort once, and returns how many those are.
+func (l *loop) refused(events []fanout.Event) (run int) {
+	var gone []*heldFilter
+	for run < len(events) {
+		e, ok := events[run].(*fanout.Refused)
+		if !ok {
+			break
+		}
+		run++
+		if h := l.index.filters[e.Filter]; h != nil && h.ticket == e.Ticket {
+			h.refused = e.Err
+			gone = append(gone, h)
 		}
 	}
-	for _, r := range slices.Clone(h.waiting) {
-		l.serve(r.conn, func(c *conn) {
-			l.withdrawWaiting(r, h)
-			l.proceed(c)
-		})
+	sessions, theirs := membersOf(gone)
+	for _, c := range sessions {
+		l.serve(c, func(c *conn) { c.withdraw(theirs[c], nil) })
 	}
+	for _, h := range gone {
+		for _, r := range slices.Clone(h.waiting) {
+			l.serve(r.conn, func(c *conn) {
+				l.withdrawWaiting(r, h)
+				l.proceed(c)
+			})
+		}
+	}
+	return run
 }
 
-// withdraw takes filters away that the session had or waits for. What is collected
-// for it still comes under the key that its group has now; nothing later does.
+// membersOf lists the sessions that have some of the filters, and which.
+func membersOf(filters []*heldFilter) (sessions []*conn, theirs map[*conn][]*heldFilter) {
+	theirs = make(map[*conn][]*heldFilter)
+	for _, h := range filters {
+		for _, co := range h.cohorts {
+			for _, c := range co.members {
+				if theirs[c] == nil {
+					sessions = append(sessions, c)
+				}
+				theirs[c] = append(theirs[c], h)
+			}
+		}
+	}
+	return sessions, theirs
+}
+
+// withdraw takes filters away that the session had or waits for: for one cause, or
+// nil for that with which the source refused each. What is collected for it still comes under the key that its group has now; nothing later does.
 func (c *conn) withdraw(gone []*heldFilter, cause error) {
 	c.sub.member.barred = true
 	c.giveBack(gone, false)
@@ -419,7 +446,7 @@ func (c *conn) withdraw(gone []*heldFilter, cause error) {
 	for _, h := range gone {
 		c.send(&wire.ServerFrame{Message: &wire.ServerFrame_Unsubscribed{
 			Unsubscribed: &wire.Unsubscribed{Filters: []string{h.String()}}}})
-		c.sendError(0, wire.CloseForbidden, cause.Error(), h.String())
+		c.sendError(0, wire.CloseForbidden, cmp.Or(cause, h.refused).Error(), h.String())
 	}
 }
 

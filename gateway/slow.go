@@ -139,20 +139,28 @@ func notice(n *wire.Notice) *wire.ServerFrame {
 	return &wire.ServerFrame{Message: &wire.ServerFrame_Notice{Notice: n}}
 }
 
+// topicsPerNotice bounds a Notice, so that it stays below 64 KiB.
+const topicsPerNotice = 10_000
+
 // tellSourceState tells sessions that the source of what they follow is away, or back.
 func (l *loop) tellSourceState(e *fanout.SourceState) {
 	n := &wire.Notice{Kind: wire.Notice_KIND_SOURCE_BACK, Text: "the gateway's source is back"}
 	if e.Lost {
 		n = &wire.Notice{Kind: wire.Notice_KIND_SOURCE_LOST, Text: "the gateway's source is away: values may be out of date"}
 	}
-	var x *control // for all cohorts, if it concerns every topic
-	for _, a := range l.affected(e.Topics) {
-		if x == nil || e.Topics != nil {
-			n.Topics = a.topics
-			x = l.control(notice(n))
+	if e.Topics == nil {
+		if x := l.control(notice(n)); x != nil {
+			for _, a := range l.affected(nil) {
+				l.tell(a.cohort, x)
+			}
 		}
-		if x != nil {
-			l.tell(a.cohort, x)
+		return
+	}
+	for _, a := range l.affected(e.Topics) {
+		for n.Topics = range slices.Chunk(a.topics, topicsPerNotice) {
+			if x := l.control(notice(n)); x != nil {
+				l.tell(a.cohort, x)
+			}
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"runtime"
@@ -12,6 +13,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/sealcast/sealcast/crypto/record"
+	"github.com/sealcast/sealcast/fanout"
 	"github.com/sealcast/sealcast/gateway/auth"
 	"github.com/sealcast/sealcast/wire"
 )
@@ -118,11 +120,14 @@ func TestFormerGroupsAreBounded(t *testing.T) {
 	var m member
 	first := &group{}
 	m.keep(first)
+	evicted := 0
 	for range 3 * maxFormer {
-		m.keep(&group{})
+		if m.keep(&group{}) {
+			evicted++
+		}
 	}
-	if len(m.former) != maxFormer || !first.expelled {
-		t.Errorf("%d former groups, the first one goes: %v", len(m.former), first.expelled)
+	if len(m.former) != maxFormer || !first.expelled || evicted != 2*maxFormer {
+		t.Errorf("%d former groups, %d evicted, the first one goes: %v", len(m.former), evicted, first.expelled)
 	}
 	for _, g := range m.former {
 		g.ended = true
@@ -130,6 +135,41 @@ func TestFormerGroupsAreBounded(t *testing.T) {
 	m.keep(&group{})
 	if len(m.former) != 1 {
 		t.Errorf("%d former groups when all but one have ended", len(m.former))
+	}
+}
+
+// Filters that the source refuses in one hand-over cost a session one change of its
+// cohort, and each is told by itself.
+func TestManyRefusalsAreOneChange(t *testing.T) {
+	w := newWorld(t, 1, func(s *Settings) { s.Limits.Subscriptions = 1000 })
+	all := names(300)
+	c, other := w.follow(append(all, "every:a")...), w.follow(all...)
+	for _, c := range w.clients {
+		c.read(math.MaxInt)
+		c.socket.kernel = math.MaxInt32
+	}
+	var events []fanout.Event
+	for _, h := range c.sub.filters {
+		if h.String() != "every:a" {
+			events = append(events, &fanout.Refused{Filter: h.Filter, Ticket: h.ticket, Err: errors.New("not subscribed: refused")})
+		}
+	}
+	before := w.l.index.turn
+	w.turn(events)
+	if n := w.l.index.turn - before; n > 2 {
+		t.Errorf("%d changes for two sessions", n)
+	}
+	if len(c.sub.filters) != 1 || len(other.sub.filters) != 0 || len(w.l.index.filters) != 1 {
+		t.Errorf("%d and %d filters left, %d in all", len(c.sub.filters), len(other.sub.filters), len(w.l.index.filters))
+	}
+	w.clients[0].read(1 << 20)
+	if left := w.clients[0].held; len(left) != 1 || !left["every:a"] {
+		t.Errorf("%d filters are held as far as the client was told", len(left))
+	}
+	w.tick("every:a")
+	w.clients[0].read(1 << 20)
+	if w.clients[0].ticks != 1 {
+		t.Errorf("%d ticks of what is left", w.clients[0].ticks)
 	}
 }
 

@@ -80,10 +80,11 @@ func trafficFamilies() []family {
 		{name: "sealcast_group_records_total", kind: counter, help: "Batches that were sealed once for a group of sessions (fanout.seal: group).",
 			values: func(s *sample, add func(float64, ...string)) { add(float64(s.gateway.Groups.Records)) }},
 		{name: "sealcast_group_keys_total", kind: counter, labels: []string{"event"},
-			help: "Keys of groups: made, each for another group (made); given to a member (given).",
+			help: "Keys of groups: made, each for another group (made); given to a member (given); replaced early because a member had been given 128 others that go on (evicted).",
 			values: func(s *sample, add func(float64, ...string)) {
 				add(float64(s.gateway.Groups.Made), "made")
 				add(float64(s.gateway.Groups.Keys), "given")
+				add(float64(s.gateway.Groups.Evicted), "evicted")
 			}},
 		{name: "sealcast_group_marks_total", kind: counter, help: "Marks, by which members check what they were sent of their group.",
 			values: func(s *sample, add func(float64, ...string)) { add(float64(s.gateway.Groups.Marks)) }},
