@@ -204,9 +204,9 @@ func (h *Hub) added(key string) {
 }
 
 // removed passes the topics of an ended subscription on to the next oldest one.
-// cause is not nil if the source has lost it.
-func (h *Hub) removed(key string, cause error) {
-	s := h.cover.removed(key)
+// A cause in the note is why the source has lost it.
+func (h *Hub) removed(key string, why *note) {
+	s, cause := h.cover.removed(key), why.reason()
 	if s == nil {
 		return
 	}
@@ -224,6 +224,7 @@ func (h *Hub) removed(key string, cause error) {
 	if cause != nil {
 		h.cover.lose(s)
 		h.turns.partly = true
+		h.status.missing(why.addr, h.link, cause)
 	}
 }
 

@@ -336,7 +336,7 @@ func (h *Hub) handle(it *item) {
 		h.turns.unanswered--
 		h.added(it.channel)
 	case itemRemoved:
-		h.removed(it.channel, it.note.reason())
+		h.removed(it.channel, it.note)
 	case itemRefused:
 		h.turns.unanswered--
 		h.denied(it.channel, it.note.err)

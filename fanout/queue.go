@@ -42,6 +42,7 @@ type item struct {
 
 type note struct {
 	err     error               // itemDown, itemAway, itemRefused; itemRemoved: the part of the source was lost
+	addr    string              // itemRemoved: of the part that was lost
 	link    uint64              // itemUp: number of the connection
 	cause   wire.Cause          // itemLapse
 	dropped map[string]struct{} // itemOverflow: the channels; nil: too many to name

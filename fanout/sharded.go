@@ -90,10 +90,13 @@ func (s *shardedSource) unreachable(err error, failures int, up bool) {
 	if failures == 0 {
 		s.opt.Log.Warn("redis cluster cannot be reached, trying again", zap.Error(err))
 	}
-	if !up {
-		s.status.down(s.opt.Redis.Addrs[0], err)
-		s.queue.put(item{kind: itemAway, note: &note{err: err}})
+	addr := s.opt.Redis.now().Addrs[0]
+	if up {
+		s.status.because(addr, err)
+		return
 	}
+	s.status.down(addr, err)
+	s.queue.put(item{kind: itemAway, note: &note{err: err}})
 }
 
 // rest waits until there is a reason to read the map again, but never asks faster
@@ -247,21 +250,16 @@ func (s *shardedSource) lose(n *shard, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n.link = nil
-	lost := 0
+	s.status.because(n.addr, err)
 	for key, p := range s.places {
 		switch {
 		case p.at != n:
 		case p.confirmed:
 			s.forget(key)
-			lost++
-			s.queue.put(item{kind: itemRemoved, channel: key, note: &note{err: err}})
+			s.queue.put(item{kind: itemRemoved, channel: key, note: &note{err: err, addr: n.addr}})
 		default:
 			s.stray(key)
 		}
-	}
-	if lost > 0 {
-		s.status.down(n.addr, err)
-		s.status.connected(n.addr, shardedLink)
 	}
 	s.refresh()
 }

@@ -148,6 +148,26 @@ func (s *status) connected(addr string, link uint64) {
 	s.why = &NotReady{Addr: addr, Since: s.since, Err: errSubscribing}
 }
 
+// missing notes that a part of what a connection gave is lost, and why.
+func (s *status) missing(addr string, link uint64, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.why == nil {
+		s.since = s.now()
+	}
+	s.link = link
+	s.why = &NotReady{Addr: addr, Since: s.since, Err: err}
+}
+
+// because notes why subscriptions are not confirmed, if any are awaited.
+func (s *status) because(addr string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.why != nil {
+		s.why = &NotReady{Addr: addr, Since: s.since, Err: err}
+	}
+}
+
 // ready notes that the subscriptions of a connection are confirmed, unless that is lost again.
 func (s *status) ready(link uint64) {
 	s.mu.Lock()
