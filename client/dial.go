@@ -45,6 +45,7 @@ type Info struct {
 	MaxMessage        int       // bytes of one message to the gateway; 0: not told
 	MaxSubscriptions  int       // 0: not told
 	ExpiresAt         time.Time // of the token: the session ends then unless Refresh comes before; zero: never
+	Groups            bool      // batches may be sealed once for this session and others, see Options.NoGroups
 }
 
 // Dial connects to a gateway's endpoint for ticks, verifies its key and
@@ -288,6 +289,7 @@ func (l *link) noteConnected(c *wire.Connected) {
 	l.info.MaxMessage = int(c.GetLimits().GetMessageBytes())
 	l.info.ExpiresAt = unixTime(c.GetExpiresAtS())
 	l.info.MaxSubscriptions = int(c.GetLimits().GetSubscriptions())
+	l.info.Groups = c.GetGroups()
 	l.silence = l.info.HeartbeatTimeout
 	l.maxPlaintext = l.info.MaxMessage
 }

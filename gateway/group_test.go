@@ -341,6 +341,20 @@ func TestSlowMemberLeavesTheGroupAndComesBack(t *testing.T) {
 	}
 }
 
+// expectSeals wants all sessions to be listed with a mode of sealing.
+func (s *server) expectSeals(t *testing.T, want string) {
+	t.Helper()
+	all, _, err := s.Sessions(t.Context(), 0, 100, "")
+	if err != nil || len(all) == 0 {
+		t.Fatalf("%d sessions, %v", len(all), err)
+	}
+	for _, x := range all {
+		if x.Seal != want {
+			t.Errorf("session %d is sealed for %q, want %q", x.ID, x.Seal, want)
+		}
+	}
+}
+
 // The setting takes effect with the next batch, in both directions.
 func TestGroupSettingIsLive(t *testing.T) {
 	var settings gateway.Settings
@@ -355,10 +369,12 @@ func TestGroupSettingIsLive(t *testing.T) {
 	for _, m := range []*follower{a, b} {
 		m.expect("key", "group batch")
 	}
+	s.expectSeals(t, "group")
 	seal(false)
 	for _, m := range []*follower{a, b} {
 		m.expect("mark", "leave", "batch")
 	}
+	s.expectSeals(t, "session")
 	seal(true)
 	last := ""
 	for deadline := time.Now().Add(10 * time.Second); last != "group batch"; { // not before a second has passed

@@ -27,6 +27,7 @@ type SessionInfo struct {
 	Remote        string    `json:"remote"` // the client's own address, as a trusted proxy tells it; port 0 if that does not say
 	Role          string    `json:"role"`   // push or echo; empty before the upgrade
 	Suite         string    `json:"suite"`  // empty on the unencrypted echo
+	Seal          string    `json:"seal"`   // group while batches are sealed once for it and others, else session; empty as suite
 	Hybrid        bool      `json:"hybrid"`
 	Resumed       bool      `json:"resumed"`
 	Phase         string    `json:"phase"`
@@ -113,6 +114,7 @@ func (c *conn) info() SessionInfo {
 	switch {
 	case c.sess != nil:
 		peer := c.sess.Peer()
+		i.Seal = "session"
 		i.Role, i.Suite, i.Hybrid, i.Resumed = c.role.String(), c.sess.Suite().String(), peer.Hybrid, peer.Resumed
 	case c.phase == phasePlain:
 		i.Role = strings.TrimPrefix(pathEcho, "/")
@@ -121,6 +123,9 @@ func (c *conn) info() SessionInfo {
 		i.Client, i.ClientVersion, i.User = c.sub.who.client, c.sub.who.version, c.user()
 		if g := c.sub.who.grant; g != nil {
 			i.Login, i.ExpiresAt = g.Login, g.Expires
+		}
+		if c.sub.member.in {
+			i.Seal = "group"
 		}
 		i.Subscriptions = len(c.sub.filters)
 		if c.sub.slow != nil {

@@ -204,6 +204,7 @@ func (c *conn) sendConnected() {
 		},
 		Version:    c.loop.gateway.opts.Version,
 		ExpiresAtS: uint64(g.Expires),
+		Groups:     opts.GroupSeal && c.sub.member.takes,
 	}
 	c.addTicket(m)
 	c.sub.codec.announce(m)

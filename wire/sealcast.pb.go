@@ -1002,6 +1002,7 @@ type Connected struct {
 	TicketLifetimeS     uint32                 `protobuf:"varint,10,opt,name=ticket_lifetime_s,json=ticketLifetimeS,proto3" json:"ticket_lifetime_s,omitempty"` // after which the ticket is refused
 	ExpiresAtS          uint64                 `protobuf:"varint,11,opt,name=expires_at_s,json=expiresAtS,proto3" json:"expires_at_s,omitempty"`                // when the token expires, Unix seconds; the session ends then unless Refresh comes before. 0: never
 	Dictionary          []byte                 `protobuf:"bytes,12,opt,name=dictionary,proto3" json:"dictionary,omitempty"`                                     // with codec 3: a Zstandard dictionary in its own format, which holds its id
+	Groups              bool                   `protobuf:"varint,13,opt,name=groups,proto3" json:"groups,omitempty"`                                            // this session's batches may be sealed once for a group of sessions
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
 }
@@ -1118,6 +1119,13 @@ func (x *Connected) GetDictionary() []byte {
 		return x.Dictionary
 	}
 	return nil
+}
+
+func (x *Connected) GetGroups() bool {
+	if x != nil {
+		return x.Groups
+	}
+	return false
 }
 
 // Limits are what the gateway takes from this session.
@@ -2509,7 +2517,7 @@ const file_wire_sealcast_proto_rawDesc = "" +
 	"\x05error\x18\x1c \x01(\v2\x12.sealcast.v1.ErrorH\x00R\x05error\x12'\n" +
 	"\x04pong\x18\x1d \x01(\v2\x11.sealcast.v1.PongH\x00R\x04pong\x126\n" +
 	"\trefreshed\x18\x1e \x01(\v2\x16.sealcast.v1.RefreshedH\x00R\trefreshedB\t\n" +
-	"\amessage\"\xa5\x03\n" +
+	"\amessage\"\xbd\x03\n" +
 	"\tConnected\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x14\n" +
@@ -2526,7 +2534,8 @@ const file_wire_sealcast_proto_rawDesc = "" +
 	"expiresAtS\x12\x1e\n" +
 	"\n" +
 	"dictionary\x18\f \x01(\fR\n" +
-	"dictionary\"\x83\x01\n" +
+	"dictionary\x12\x16\n" +
+	"\x06groups\x18\r \x01(\bR\x06groups\"\x83\x01\n" +
 	"\x06Limits\x12#\n" +
 	"\rmessage_bytes\x18\x01 \x01(\rR\fmessageBytes\x12$\n" +
 	"\rsubscriptions\x18\x02 \x01(\rR\rsubscriptions\x12.\n" +

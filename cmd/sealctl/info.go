@@ -27,6 +27,7 @@ type gatewayInfo struct {
 	TimeoutMS        int64    `json:"heartbeat_timeout_ms,omitempty"`
 	MaxMessage       int      `json:"max_message,omitempty"`
 	MaxSubscriptions int      `json:"max_subscriptions,omitempty"`
+	Seal             string   `json:"seal,omitempty"` // session or group, as in fanout.seal
 	Refusal          string   `json:"refusal,omitempty"`
 }
 
@@ -71,9 +72,17 @@ func describe(url string, accepted []string, found client.Inspection) gatewayInf
 	}
 	if found.Refusal != nil {
 		g.Refusal = found.Refusal.Error()
+	} else if found.Info.Version != "" { // it is no echo endpoint
+		g.Seal = sealMode(i)
 	}
 	return g
 }
+
+// sealGroup is the mode in which batches are sealed once for several sessions.
+const sealGroup = "group"
+
+// sealMode names how a gateway seals batches for a client, as fanout.seal does.
+func sealMode(i client.Info) string { return choose(i.Groups, sealGroup, "session") }
 
 func (a *app) show(format string, g gatewayInfo) error {
 	if format == "json" {
@@ -94,6 +103,9 @@ func (a *app) show(format string, g gatewayInfo) error {
 	row("hybrid", choose(g.Hybrid, "yes: X25519 and ML-KEM-768", "no: X25519 alone"))
 	row("AES here", suite.Detect().String())
 	row("AES there", choose(g.GatewayAES, "in hardware", "in software"))
+	if g.Seal != "" {
+		row("sealing", choose(g.Seal == sealGroup, "once for a group of sessions", "for each session"))
+	}
 	if g.TimeoutMS > 0 {
 		row("heartbeat", fmt.Sprintf("every %v, given up after %v", time.Duration(g.HeartbeatMS)*time.Millisecond, time.Duration(g.TimeoutMS)*time.Millisecond))
 	}

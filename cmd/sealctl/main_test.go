@@ -32,7 +32,8 @@ type world struct {
 	known string // file of known gateways, at first absent
 	stop  func() // shuts the gateway down
 
-	gateway *gateway.Gateway
+	gateway  *gateway.Gateway
+	settings gateway.Settings
 }
 
 func newWorld(t *testing.T) *world {
@@ -84,7 +85,7 @@ func newWorld(t *testing.T) *world {
 		source.Close()
 	})
 	return &world{t: t, url: "ws://" + listener.Addr().String() + "/ws", redis: source.Addr(), pin: key.Public().String(),
-		known: filepath.Join(t.TempDir(), "sealcast", "known_gateways"), stop: stop, gateway: gw}
+		known: filepath.Join(t.TempDir(), "sealcast", "known_gateways"), stop: stop, gateway: gw, settings: o.Settings}
 }
 
 // result is what a command has done.

@@ -129,6 +129,7 @@ type aboutSession struct {
 	ExpiresAt int64    `json:"expires_at_s,omitempty"`
 	RetryMS   *int64   `json:"retry_ms,omitempty"`
 	Resumed   bool     `json:"resumed,omitempty"`
+	Seal      string   `json:"seal,omitempty"`
 }
 
 // event prints what is neither a tick nor without news for a reader. Topics that
@@ -153,8 +154,8 @@ func (p *printer) event(e client.Event) error {
 	case *client.Disconnected:
 		line, text = disconnectedLine(e)
 	case *client.Connected:
-		line = eventLine{Event: "connected", aboutSession: aboutSession{Resumed: e.Info.Resumed}}
-		text = "connected again"
+		line = eventLine{Event: "connected", aboutSession: aboutSession{Resumed: e.Info.Resumed, Seal: sealMode(e.Info)}}
+		text = "connected again" + choose(e.Info.Groups, ", ticks are sealed once for a group of sessions", "")
 	default:
 		return nil
 	}

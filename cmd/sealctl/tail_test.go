@@ -243,16 +243,20 @@ func TestTailRefused(t *testing.T) {
 
 func TestInfo(t *testing.T) {
 	w := newWorld(t)
-	run("info", w.url).expect(t, statusDone, w.pin, "NOT VERIFIED", "v0.0-test", "aes-128-gcm, chacha20-poly1305", "ML-KEM-768", "in hardware", "every 25s", "64 KiB")
+	run("info", w.url).expect(t, statusDone, w.pin, "NOT VERIFIED", "v0.0-test", "aes-128-gcm, chacha20-poly1305", "ML-KEM-768", "in hardware", "every 25s", "64 KiB", "for each session")
 	got := run("info", w.url, "--key", w.pin, "-o", "json", "--post-quantum", "off", "--suite", "chacha20-poly1305")
 	got.expect(t, statusDone)
 	var info gatewayInfo
 	if err := json.Unmarshal([]byte(got.stdout), &info); err != nil {
 		t.Fatal(err)
 	}
-	if !info.Verified || info.Hybrid || info.Suite != "chacha20-poly1305" || len(info.Suites) != 2 || info.Key != w.pin || !info.GatewayAES || info.MaxSubscriptions != 100 {
+	if !info.Verified || info.Hybrid || info.Suite != "chacha20-poly1305" || len(info.Suites) != 2 || info.Key != w.pin || !info.GatewayAES || info.MaxSubscriptions != 100 || info.Seal != "session" {
 		t.Errorf("%+v", info)
 	}
+	w.settings.GroupSeal = true
+	w.gateway.Reload(w.settings)
+	run("info", w.url).expect(t, statusDone, "once for a group of sessions")
+	run("info", w.url, "-o", "json").expect(t, statusDone, `"seal":"group"`)
 	run("info", w.url, "--key", strings.Repeat("A", 43)).expect(t, statusRefused, "not the one")
 }
 
@@ -291,7 +295,7 @@ func TestPrinter(t *testing.T) {
 {"event":"notice","kind":"source_back","topics":["a","b"]}
 {"event":"notice","kind":"token_expires","expires_at_s":1767323045}
 {"event":"disconnected","code":1012,"text":"gateway ended the session: 1012 gateway restarts","retry_ms":1500}
-{"event":"connected","resumed":true}
+{"event":"connected","resumed":true,"seal":"session"}
 `,
 		"text": `03:04:05.000006 a 9 x\x1b[1m\xff\u202e é
 sealctl: snapshot: a 3 (stale) {}\n

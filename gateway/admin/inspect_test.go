@@ -81,12 +81,12 @@ func TestSessions(t *testing.T) {
 	if time.Since(got.Since) > time.Minute || !strings.HasPrefix(got.Remote, "127.0.0.1:") {
 		t.Errorf("got %+v", got)
 	}
-	want := gateway.SessionInfo{ID: 1, Remote: got.Remote, Role: "push", Suite: "chacha20-poly1305", Hybrid: push.Info().Hybrid, Phase: "open", Since: got.Since, Login: got.Login,
+	want := gateway.SessionInfo{ID: 1, Remote: got.Remote, Role: "push", Suite: "chacha20-poly1305", Seal: "session", Hybrid: push.Info().Hybrid, Phase: "open", Since: got.Since, Login: got.Login,
 		Client: "a client with a name that is longer than anybody needs: éééé", ClientVersion: "v7", Subscriptions: 2}
 	if got != want || !strings.HasSuffix(got.Login, "-1") {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
-	if e := page.Sessions[1]; e.Role != "echo" || e.Suite != "aes-128-gcm" || e.Client != "" || e.Subscriptions != 0 {
+	if e := page.Sessions[1]; e.Role != "echo" || e.Suite != "aes-128-gcm" || e.Seal != "session" || e.Client != "" || e.Subscriptions != 0 {
 		t.Errorf("got %+v", e)
 	}
 	if other := get[sessionPage](t, w, "/v1/sessions?user=nobody"); len(other.Sessions) != 0 {

@@ -33,6 +33,7 @@ export interface Connected {
   ticketLifetimeS: number;
   expiresAtS: bigint;
   dictionary: Bytes;
+  groups: boolean;
 }
 
 export interface TopicState {
@@ -200,6 +201,7 @@ export const table: Record<string, readonly Field[]> = {
     [10, "ticketLifetimeS", "uint32"],
     [11, "expiresAtS", "uint64"],
     [12, "dictionary", "bytes"],
+    [13, "groups", "bool"],
   ],
   Limits: [
     [1, "messageBytes", "uint32"],

@@ -190,7 +190,7 @@ test("what a gateway must not send ends the session with 4400", async () => {
     ["an empty message", (s) => s.raw(empty)],
     ["a record that is no record", (s) => s.raw(new Uint8Array(40).fill(0x10))],
     ["a group record without a group", (s) => s.raw(new Uint8Array(40).fill(0x11))],
-    ["Connected again", (s) => s.send({ connected: { session: "", user: "", codec: 0, heartbeatIntervalMs: 0, heartbeatTimeoutMs: 0, version: "", ticket: empty, ticketNonce: empty, ticketLifetimeS: 0, expiresAtS: 0n, dictionary: empty } })],
+    ["Connected again", (s) => s.send({ connected: { session: "", user: "", codec: 0, heartbeatIntervalMs: 0, heartbeatTimeoutMs: 0, version: "", ticket: empty, ticketNonce: empty, ticketLifetimeS: 0, expiresAtS: 0n, dictionary: empty, groups: false } })],
     ["a goodbye with a code that may not stand there", (s) => s.sayGoodbye({ code: 1005 }, false)],
     ["a mark without a group", (s) => s.send({ groupMark: { id: 1, counter: 0n, chain: new Uint8Array(32) } })],
   ];
