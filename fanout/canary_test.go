@@ -109,39 +109,3 @@ func TestNoCanaryWithoutPermission(t *testing.T) {
 		}
 	}
 }
-
-// Password and address may change while the gateway runs: the next connection has them.
-func TestRedisWithOtherSettings(t *testing.T) {
-	first, second := redistest.Start(t, "--requirepass", "one"), redistest.Start(t, "--requirepass", "three")
-	var current atomic.Pointer[Redis]
-	set := func(addr, password string) { current.Store(&Redis{Addrs: []string{addr}, Password: password}) }
-	opt := quick(first.Addr)
-	opt.Redis.Current = func() Redis { return *current.Load() }
-	set(first.Addr, "one")
-	h := startLive(t, opt)
-	l := h.loop()
-	l.acquire("a")
-	l.confirmed("a")
-
-	c := first.Connect()
-	c.Do("AUTH", "one")
-	c.Do("CONFIG", "SET", "requirepass", "two")
-	c.Do("CLIENT", "KILL", "TYPE", "pubsub")
-	h.waitNotReady("WRONGPASS")
-	set(first.Addr, "two")
-	h.waitReady()
-	c.Publish("a", "1")
-	l.seen("a", "1")
-
-	set(second.Addr, "three")
-	first.Kill()
-	h.waitReady()
-	c = second.Connect()
-	c.Do("AUTH", "three")
-	eventually(t, "subscribed there", func() bool { return c.Do("PUBSUB", "CHANNELS", "a") == "a" })
-	c.Publish("a", "2")
-	l.seen("a", "2")
-	if n, cause := l.resetCount(); n < 2 || cause != wire.Cause_CAUSE_SOURCE_LOST {
-		t.Errorf("%d resets, %v", n, cause)
-	}
-}

@@ -80,6 +80,15 @@ func (r Redis) withDefaults() Redis {
 	return r
 }
 
+// impatient is for links to a server that another one replaces if it fails. It bounds
+// how long a link waits for one that is frozen while its successor is there already.
+func (r Redis) impatient() Redis {
+	if r.Topology != Standalone {
+		r.DialTimeout = min(r.DialTimeout, time.Second)
+	}
+	return r
+}
+
 // now returns the settings as of now, as far as they may change.
 func (r Redis) now() Redis {
 	if r.Current == nil {

@@ -48,6 +48,7 @@ type shard struct {
 const shardedLink = 1
 
 func newShardedSource(opt Options, q *queue, st *status) *shardedSource {
+	opt.Redis = opt.Redis.impatient()
 	return &shardedSource{
 		opt: opt, queue: q, status: st, random: newRandom(opt.Random), slots: new(slotMap), stale: make(chan struct{}, 1),
 		shards: make(map[string]*shard), places: make(map[string]*placed), errant: make(map[string]struct{}),

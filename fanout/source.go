@@ -28,6 +28,7 @@ type redisSource struct {
 }
 
 func newRedisSource(opt Options, q *queue, st *status) *redisSource {
+	opt.Redis = opt.Redis.impatient()
 	return &redisSource{opt: opt, queue: q, status: st, random: newRandom(opt.Random)}
 }
 

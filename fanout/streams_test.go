@@ -2,7 +2,6 @@ package fanout
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -25,60 +24,9 @@ func fromStreams(opt Options, topology Topology, streams ...string) Options {
 	return opt
 }
 
-// addThrough is publishThrough for streams: topic n goes to stream n modulo their number.
-func addThrough(t *testing.T, opt Redis, every time.Duration, topics ...string) *publisher {
-	p := publishThrough(t, opt, every)
-	p.send = func(ctx context.Context, name, payload string) error {
-		stream := opt.Streams[slices.Index(topics, name)%len(opt.Streams)]
-		return p.through(ctx, stream, func(to redis.Cmdable) error {
-			return to.XAdd(ctx, &redis.XAddArgs{Stream: stream, Values: []string{"topic", name, "payload", payload}}).Err()
-		})
-	}
-	p.begin(every, topics...)
-	return p
-}
-
 // Durable is a server that keeps what it has said it took.
 func startDurable(t *testing.T) *redistest.Server {
 	return redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
-}
-
-// What a server keeps over a failure arrives, in order and once, without a reset.
-func TestStreamsLoseNothingThatRedisKeeps(t *testing.T) {
-	for name, fail := range map[string]func(*redistest.Server, *live){
-		"kill -9 and restart": func(s *redistest.Server, h *live) {
-			s.Kill()
-			h.waitNotReady("connection refused")
-			time.Sleep(100 * time.Millisecond)
-			s.Restart()
-		},
-		"frozen": func(s *redistest.Server, h *live) {
-			s.Pause()
-			h.waitNotReady("no answer")
-			s.Resume()
-		},
-		"CLIENT KILL": func(s *redistest.Server, h *live) { s.Do("CLIENT", "KILL", "TYPE", "normal") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := startDurable(t)
-			opt := fromStreams(quick(s.Addr), Standalone, "one", "two")
-			h := startLive(t, opt)
-			h.waitReady()
-			l := h.loop()
-			l.acquire("md:**", "name")
-			l.confirmed("md:**", "name")
-			p := addThrough(t, opt.Redis, time.Millisecond, "md:a", "md:b", "name")
-			l.forgive(p)
-			l.flows(p, "md:a", "md:b", "name")
-			fail(s, h)
-			l.flows(p, "md:a", "md:b", "name")
-			h.waitReady()
-			if n, cause := l.resetCount(); n != 0 {
-				t.Errorf("%d resets, %v", n, cause)
-			}
-		})
-	}
 }
 
 func add(c *redistest.Conn, stream, name, payload string) {
@@ -334,44 +282,6 @@ func TestCursorRoundTrip(t *testing.T) {
 	}
 	if _, err := parseCursor(append(bytes.Clone(cursor), 1), streams); err == nil {
 		t.Error("one byte more is one")
-	}
-}
-
-func TestStreamsOverSentinelsAndCluster(t *testing.T) {
-	for name, start := range map[string]func(*testing.T) (Options, func()){
-		"sentinel": func(t *testing.T) (Options, func()) {
-			x := redistest.StartSentinels(t)
-			return fromStreams(quick(x.Addrs()...), Sentinel, "one", "two"), func() {
-				master := x.Master()
-				master.Kill()
-				x.WaitFailover(master)
-			}
-		},
-		"cluster": func(t *testing.T) (Options, func()) {
-			c := redistest.StartCluster(t)
-			return fromStreams(quick(c.Addrs()...), Cluster, "one", "two"), func() {
-				victim := c.Owner("one")
-				victim.Kill()
-				c.WaitOwnerNot("one", victim)
-				c.WaitComplete()
-			}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			opt, fail := start(t)
-			h := startLive(t, opt)
-			h.waitReady()
-			l := h.loop()
-			l.acquire("**")
-			l.confirmed("**")
-			p := addThrough(t, opt.Redis, time.Millisecond, "a", "b", "c")
-			l.forgive(p)
-			l.flows(p, "a", "b", "c")
-			fail()
-			l.flows(p, "a", "b", "c")
-			h.waitReady()
-		})
 	}
 }
 

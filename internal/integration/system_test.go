@@ -36,6 +36,7 @@ var sealing = []suite.ID{suite.AES128GCM, suite.AES256GCM, suite.ChaCha20Poly130
 // system is a gateway with its source.
 type system struct {
 	*gateway.Gateway
+	hub   *fanout.Hub
 	redis *miniredis.Miniredis
 	key   *session.StaticKey
 	rekey record.Limits // of both sides
@@ -72,12 +73,12 @@ func (s *system) startHub(t testing.TB, handshake *session.GatewayConfig, opt fa
 	t.Helper()
 	log := zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel))
 	opt.Log = log
-	hub := fanout.NewHub(opt)
+	s.hub = fanout.NewHub(opt)
 	var err error
 	s.Gateway, err = gateway.New(gateway.Options{
 		Loops:   2,
 		Realm:   realm,
-		Hub:     hub,
+		Hub:     s.hub,
 		Version: "test",
 		Log:     log,
 		Settings: gateway.Settings{
@@ -94,11 +95,11 @@ func (s *system) startHub(t testing.TB, handshake *session.GatewayConfig, opt fa
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.serve(t, hub)
+	s.serve(t)
 }
 
 // serve runs hub and gateway until the test ends.
-func (s *system) serve(t testing.TB, hub *fanout.Hub) {
+func (s *system) serve(t testing.TB) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -113,7 +114,7 @@ func (s *system) serve(t testing.TB, hub *fanout.Hub) {
 		}
 	})
 	running.Go(func() {
-		if err := hub.Run(ctx); err != nil {
+		if err := s.hub.Run(ctx); err != nil {
 			t.Errorf("hub: %v", err)
 		}
 	})

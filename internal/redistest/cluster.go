@@ -145,7 +145,20 @@ func (c *Cluster) ownerOf(asked *Server, slot string) *Server {
 	return nil
 }
 
-// MoveSlot gives the slot of a key or channel, which holds no keys, to another master.
+// WaitServed waits until the masters of these keys or channels run and serve them.
+func (c *Cluster) WaitServed(keys ...string) {
+	c.t.Helper()
+	c.until("served: "+strings.Join(keys, " "), func() bool {
+		for _, key := range keys {
+			if s := c.Owner(key); !s.running() || !strings.Contains(s.Do("CLUSTER", "INFO"), "cluster_state:ok") || c.Owner(key) != s {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// MoveSlot gives the slot of a key or channel, with all keys in it, to another master.
 func (c *Cluster) MoveSlot(key string, to *Server) {
 	c.t.Helper()
 	from := c.Owner(key)
@@ -153,6 +166,9 @@ func (c *Cluster) MoveSlot(key string, to *Server) {
 	id := c.ids[slices.Index(c.Nodes, to)]
 	to.Do("CLUSTER", "SETSLOT", slot, "IMPORTING", c.ids[slices.Index(c.Nodes, from)])
 	from.Do("CLUSTER", "SETSLOT", slot, "MIGRATING", id)
+	for keys := from.Do("CLUSTER", "GETKEYSINSLOT", slot, "100"); keys != ""; keys = from.Do("CLUSTER", "GETKEYSINSLOT", slot, "100") {
+		from.Do(append([]string{"MIGRATE", "127.0.0.1", to.port, "", "0", "5000", "KEYS"}, strings.Split(keys, "\n")...)...)
+	}
 	to.Do("CLUSTER", "SETSLOT", slot, "NODE", id) // it says so with a newer epoch, as it was importing
 	from.Do("CLUSTER", "SETSLOT", slot, "NODE", id)
 }
@@ -164,11 +180,4 @@ func (c *Cluster) until(what string, f func() bool) {
 			c.t.Fatalf("redistest: never: %s", what)
 		}
 	}
-}
-
-// running tells whether the process has been started and not killed.
-func (s *Server) running() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.cmd != nil
 }

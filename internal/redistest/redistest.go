@@ -27,9 +27,10 @@ type Server struct {
 	dir  string
 	args []string
 
-	mu  sync.Mutex
-	cmd *exec.Cmd
-	out *bytes.Buffer
+	mu     sync.Mutex
+	cmd    *exec.Cmd
+	out    *bytes.Buffer
+	paused bool
 }
 
 // Start runs a redis-server without persistence on a free port, with further
@@ -51,7 +52,9 @@ func Reserve(t testing.TB, args ...string) *Server {
 	}
 	defer l.Close()
 	_, port, _ := net.SplitHostPort(l.Addr().String())
-	s := &Server{Addr: l.Addr().String(), t: t, port: port, dir: t.TempDir(), args: args}
+	s := &Server{Addr: l.Addr().String(), t: t, port: port, dir: t.TempDir()}
+	s.args = append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
+		"--dir", s.dir, "--enable-debug-command", "local"}, args...)
 	t.Cleanup(s.Kill)
 	return s
 }
@@ -63,22 +66,14 @@ func (s *Server) Restart() {
 	if err != nil {
 		s.t.Fatal("redistest: redis-server is not installed: apt-get install redis-server")
 	}
-	args := append([]string{"--port", s.port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
-		"--dir", s.dir, "--enable-debug-command", "local"}, s.args...)
-	s.run(path, args)
-}
-
-// run starts the process and returns once it answers.
-func (s *Server) run(path string, args []string) {
-	s.t.Helper()
-	cmd, out := exec.Command(path, args...), new(bytes.Buffer)
+	cmd, out := exec.Command(path, s.args...), new(bytes.Buffer)
 	cmd.Stdout, cmd.Stderr = out, out
 	dieWithParent(cmd)
 	if err := cmd.Start(); err != nil {
 		s.t.Fatalf("redistest: %v", err)
 	}
 	s.mu.Lock()
-	s.cmd, s.out = cmd, out
+	s.cmd, s.out, s.paused = cmd, out, false
 	s.mu.Unlock()
 	s.waitUntilListening()
 }
@@ -145,6 +140,14 @@ func (s *Server) signal(sig syscall.Signal) {
 	if err := s.cmd.Process.Signal(sig); err != nil {
 		s.t.Fatalf("redistest: %v: %v", sig, err)
 	}
+	s.paused = sig == syscall.SIGSTOP
+}
+
+// running tells whether the process has been started, and is neither killed nor frozen.
+func (s *Server) running() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cmd != nil && !s.paused
 }
 
 // Do runs one command on a connection of its own and returns the answer, an

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -53,17 +52,14 @@ func StartSentinels(t testing.TB, args ...string) *Sentinels {
 func startSentinel(t testing.TB, masterPort string) *Server {
 	t.Helper()
 	s := Reserve(t)
-	path, err := exec.LookPath("redis-server")
-	if err != nil {
-		t.Fatal("redistest: redis-server is not installed: apt-get install redis-server")
-	}
 	file := filepath.Join(s.dir, "sentinel.conf")
 	settings := fmt.Sprintf("port %s\nbind 127.0.0.1\ndir %s\nsentinel monitor %s 127.0.0.1 %s 2\n"+
 		"sentinel down-after-milliseconds %[3]s 500\nsentinel failover-timeout %[3]s 3000\n", s.port, s.dir, MasterName, masterPort)
 	if err := os.WriteFile(file, []byte(settings), 0o600); err != nil {
 		t.Fatalf("redistest: %v", err)
 	}
-	s.run(path, []string{file, "--sentinel"})
+	s.args = []string{file, "--sentinel"}
+	s.Restart()
 	return s
 }
 
@@ -99,6 +95,15 @@ func (x *Sentinels) WaitFailover(from *Server) *Server {
 		return master != from && strings.HasPrefix(master.Do("ROLE"), "master")
 	})
 	return master
+}
+
+// WaitServed waits until the sentinels name a master that runs and takes writes.
+func (x *Sentinels) WaitServed() {
+	x.t.Helper()
+	x.until("a master", func() bool {
+		s := x.Master()
+		return s.running() && strings.HasPrefix(s.Do("ROLE"), "master")
+	})
 }
 
 // WaitReplicas waits until the sentinels know two replicas that work.
