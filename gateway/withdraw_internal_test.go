@@ -173,6 +173,43 @@ func TestManyRefusalsAreOneChange(t *testing.T) {
 	}
 }
 
+// A thousand members that come and go within a minute cost no more than a new group a
+// second, and none has a key for longer than that once it has gone.
+func TestAThousandComeAndGoInAMinute(t *testing.T) {
+	const members, step = 1000, 60 * time.Millisecond
+	w := groupWorld(t)
+	w.follow("every:a")
+	w.follow("every:a")
+	var here []*conn // each stays for half a second
+	gone := make(map[*group]time.Duration)
+	for i := range members {
+		here = append(here, w.follow("every:a"))
+		for _, c := range w.clients {
+			c.socket.unread = nil // all of it is read
+		}
+		w.tick("every:a") // takes 10 ms
+		w.pass(step - 10*time.Millisecond)
+		if len(here) > 8 {
+			c := here[0]
+			here = here[1:]
+			c.givesBack("every:a")
+			gone[c.sub.member.group] = time.Duration(i) * step
+		}
+		for g, at := range gone {
+			if kept := time.Duration(i)*step - at; !g.ended && kept > rotateEvery {
+				t.Fatalf("member %d: a group goes on %v after somebody has left it", i, kept)
+			}
+		}
+	}
+	made := w.l.stats.groups.made.Load()
+	if most := uint64(members*step/time.Second) + 1; made > most || made < most/2 {
+		t.Errorf("%d groups in a minute", made)
+	}
+	if keys := w.l.stats.groups.keys.Load(); keys < members {
+		t.Errorf("%d keys given to %d members: they were not in the group", keys, members)
+	}
+}
+
 // names are of n topics.
 func names(n int) (all []string) {
 	for i := range n {
