@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sealcast/sealcast/crypto/suite"
+	"github.com/sealcast/sealcast/internal/loadgen/message"
 	"github.com/sealcast/sealcast/internal/loadgen/peer"
 	"github.com/sealcast/sealcast/internal/loadgen/reactor"
 	"github.com/sealcast/sealcast/internal/loadgen/report"
@@ -76,7 +77,7 @@ func (e *Echo) Run(ctx context.Context, env *Env) ([]report.Result, error) {
 	defer r.crew.stop()
 	r.open = e.Rate > 0
 	clients := make([]*echoClient, e.Of.Connections)
-	pattern := template(env.Seed, e.Of.Size)
+	pattern := message.Template(env.Seed, e.Of.Size)
 	r.crew.enlist(e.Of.Connections, func(i int) func(*station) (*reactor.Conn, error) {
 		return func(s *station) (*reactor.Conn, error) {
 			c := &echoClient{pattern: pattern, message: slices.Clone(pattern), window: e.window()}
@@ -151,7 +152,7 @@ func (c *echoClient) due(intended, now int64) {
 
 func (c *echoClient) append(intended int64) {
 	c.conn.Room()
-	stamp(c.message, c.sent, intended)
+	message.Stamp(c.message, c.sent, intended)
 	c.sent++
 	c.underWay++
 	c.conn.Out = c.peer.AppendMessage(c.conn.Out, c.message)
@@ -168,7 +169,7 @@ func (c *echoClient) saturate(until int64) {
 
 // Message implements peer.Handler: an answer.
 func (c *echoClient) Message(_ wire.Kind, plaintext []byte) error {
-	seq, intended, ok := check(plaintext, c.pattern)
+	seq, intended, ok := message.Check(plaintext, c.pattern)
 	switch {
 	case !ok:
 		return &peer.Error{Kind: peer.KindContent, Err: fmt.Errorf("an answer of %d bytes is not what was sent", len(plaintext))}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sealcast/sealcast/internal/loadgen/measure"
+	"github.com/sealcast/sealcast/internal/loadgen/message"
 	"github.com/sealcast/sealcast/internal/loadgen/reactor"
 )
 
@@ -35,7 +36,7 @@ type feed struct {
 // newFeed makes a feed of ticks whose sizes the function decides, at most largest.
 func newFeed(env *Env, name string, topics int, rate float64, largest int, sizes func(*rand.Rand) int) *feed {
 	f := &feed{
-		to: env.Publish, rate: rate, text: template(env.Seed, largest), sizes: sizes,
+		to: env.Publish, rate: rate, text: message.Template(env.Seed, largest), sizes: sizes,
 		random: rand.New(rand.NewPCG(env.Seed, uint64(topics))), perTopic: make([]uint64, topics),
 	}
 	for i := range topics {
@@ -49,7 +50,7 @@ func (f *feed) check(payload []byte) (seq uint64, at int64, ok bool) {
 	if len(payload) > len(f.text) {
 		return 0, 0, false
 	}
-	return check(payload, f.text[:len(payload)])
+	return message.Check(payload, f.text[:len(payload)])
 }
 
 // begin publishes from now until the time to.
@@ -109,7 +110,7 @@ func (f *feed) run(ctx context.Context, from, to int64) error {
 func (f *feed) tick(k int, at int64) Tick {
 	topic := k % len(f.topics)
 	f.perTopic[topic]++
-	payload := append([]byte(nil), f.text[:max(f.sizes(f.random), minMessage)]...)
+	payload := append([]byte(nil), f.text[:max(f.sizes(f.random), message.Min)]...)
 	binary.LittleEndian.PutUint64(payload, f.perTopic[topic])
 	binary.LittleEndian.PutUint64(payload[8:], uint64(at))
 	return Tick{f.topics[topic], payload}

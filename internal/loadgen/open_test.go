@@ -104,22 +104,3 @@ func TestScheduleIsTheSeeds(t *testing.T) {
 		t.Error("two seeds make one schedule")
 	}
 }
-
-func TestMessagesAreChecked(t *testing.T) {
-	pattern := template(1, 100)
-	m := template(1, 100)
-	stamp(m, 5, 77)
-	if seq, at, ok := check(m, pattern); seq != 5 || at != 77 || !ok {
-		t.Errorf("check: %d, %d, %v", seq, at, ok)
-	}
-	for i := minMessage; i < len(m); i++ {
-		m[i] ^= 1
-		if _, _, ok := check(m, pattern); ok {
-			t.Fatalf("a change of byte %d was not seen", i)
-		}
-		m[i] ^= 1
-	}
-	if _, _, ok := check(m[:99], pattern); ok {
-		t.Error("a shorter message was not seen")
-	}
-}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sealcast/sealcast/gateway/upgrade"
 	"github.com/sealcast/sealcast/internal/loadgen/measure"
+	"github.com/sealcast/sealcast/internal/loadgen/message"
 	"github.com/sealcast/sealcast/internal/loadgen/peer"
 	"github.com/sealcast/sealcast/internal/loadgen/reactor"
 	"github.com/sealcast/sealcast/internal/loadgen/report"
@@ -176,7 +177,7 @@ func simulate(t *testing.T, net *simnet, connections int, rate float64) (*measur
 	}
 	c := &crew{}
 	s := c.add(reactor.New(net), connections, connections)
-	pattern := template(env.Seed, e.Of.Size)
+	pattern := message.Template(env.Seed, e.Of.Size)
 	var clients []*echoClient
 	for i := range connections {
 		client := &echoClient{pattern: pattern, message: bytes.Clone(pattern), window: e.window()}

@@ -52,9 +52,10 @@ var importTable = map[string][]string{
 	"internal/knownhosts":  {"session"},
 	"internal/loadgen": {
 		"session", "crypto/suite", "wire",
-		"internal/loadgen/measure", "internal/loadgen/peer", "internal/loadgen/reactor", "internal/loadgen/report", "internal/loadgen/target",
+		"internal/loadgen/measure", "internal/loadgen/message", "internal/loadgen/peer", "internal/loadgen/reactor", "internal/loadgen/report", "internal/loadgen/target",
 	},
 	"internal/loadgen/measure": {},
+	"internal/loadgen/message": {},
 	"internal/loadgen/peer":    {"session", "crypto/record", "crypto/suite", "wire", "wire/codec"}, // as package client, without its waiting
 	"internal/loadgen/reactor": {},
 	"internal/loadgen/report":  {},
