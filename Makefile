@@ -60,11 +60,12 @@ web/node_modules: web/package-lock.json
 	@touch $@
 
 .PHONY: test-long
-test-long: deps web/node_modules ## what takes longer: more mutated streams, failures of Redis, a minute of 5,000 ticks/s in Chromium, the page in Firefox, fuzzing
+test-long: deps web/node_modules ## what takes longer: more mutated streams, failures of Redis, a minute of 5,000 ticks/s in Chromium, the page in Firefox, the servers of bench-peers, fuzzing
 	FIREFOX=1 scripts/deps.sh
 	SEALCAST_LONG=1 go test -count=1 -timeout 30m ./fanout ./gateway ./internal/integration
 	SEALCAST_LONG=1 go test -count=1 -timeout 30m -run TestRecordedFeeds ./internal/e2e
 	cd web && SEALCAST_LONG=1 npm run --silent test property && SEALCAST_LONG=1 npm run --silent test:page minute firefox
+	cd bench/peers && go vet ./... && go test -count=1 ./...
 	$(MAKE) test-deploy
 	$(MAKE) fuzz
 
@@ -82,6 +83,19 @@ bench: build ## run every load test for a short while against a gateway of its o
 	bin/sealctl report -o html bench-report.json > bench-report.html
 	bin/sealctl report bench-report.json
 	@echo "bench-report.html has the charts"
+
+.PHONY: bench-peers
+bench-peers: build ## the same work by Sealcast and by others, in turn; writes tables of docs/performance.md, bench-peers.json, bench-peers.txt (below 15 minutes)
+	go build -C bench/peers -o ../../bin/peers .
+	bin/peers -gateway bin/sealcast -page docs/performance.md -json bench-peers.json -history bench-peers.txt $(ARGS)
+
+# What `make benchcmp` compares: the newest file of bench/history with the last run of `make bench-peers`.
+OLD ?= $(lastword $(sort $(wildcard bench/history/*.txt)))
+NEW ?= bench-peers.txt
+
+.PHONY: benchcmp
+benchcmp: ## compare the last run of bench-peers with an earlier one (OLD=file NEW=file)
+	cd bench/peers && go tool benchstat '$(abspath $(OLD))' '$(abspath $(NEW))'
 
 # How long `make soak` lasts; memory is judged from 10m on.
 SOAK ?= 30m
@@ -133,4 +147,4 @@ deps: ## install the programs that the tests need, where that is possible
 
 .PHONY: clean
 clean: ## remove what the targets above have built
-	rm -rf bin bench-report.json bench-report.html web/node_modules web/sdk/build web/sdk/dist web/page/build web/programs dist/page
+	rm -rf bin bench-report.json bench-report.html bench-peers.json bench-peers.txt web/node_modules web/sdk/build web/sdk/dist web/page/build web/programs dist/page

@@ -68,21 +68,31 @@ func checkPage(page string, required map[string]string) []string {
 	return faults
 }
 
-// TestDependenciesPage: the page names exactly the direct requirements of go.mod.
+// peersSection is where the page turns to the module of bench/peers; peersEnd is what follows.
+const peersSection, peersEnd = "\n## bench/peers\n", "\n## npm\n"
+
+// TestDependenciesPage: the page names exactly the direct requirements of both go.mod.
 func TestDependenciesPage(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(root, dependenciesPage))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.ReadFile(filepath.Join(root, "go.mod")); err != nil { // so that a cached result ends with a change of go.mod
-		t.Fatal(err)
+	own, rest, ok := strings.Cut(string(page), peersSection)
+	peers, _, closed := strings.Cut(rest, peersEnd)
+	if !ok || !closed {
+		t.Fatalf("%s has no sections %q and %q", dependenciesPage, peersSection, peersEnd)
 	}
-	var mod goMod
-	if err := json.Unmarshal(goTool(t, "mod", "edit", "-json"), &mod); err != nil {
-		t.Fatal(err)
-	}
-	for _, fault := range checkPage(string(page), mod.direct()) {
-		t.Errorf("%s: %s", dependenciesPage, fault)
+	for file, page := range map[string]string{"go.mod": own, "bench/peers/go.mod": peers} {
+		if _, err := os.ReadFile(filepath.Join(root, file)); err != nil { // so that a cached result ends with a change of go.mod
+			t.Fatal(err)
+		}
+		var mod goMod
+		if err := json.Unmarshal(goTool(t, "mod", "edit", "-json", file), &mod); err != nil {
+			t.Fatal(err)
+		}
+		for _, fault := range checkPage(page, mod.direct()) {
+			t.Errorf("%s, %s: %s", dependenciesPage, file, fault)
+		}
 	}
 }
 

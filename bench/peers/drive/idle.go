@@ -1,0 +1,45 @@
+package drive
+
+import "fmt"
+
+// idle measures memory: of a server with so many connections that do nothing,
+// less what it needs without them.
+func (m *meter) idle() (s Sample, err error) {
+	few := 50 // what the first connections need is no cost of later ones
+	begin := m.beginIdle()
+	if err := m.connect(few, begin); err != nil {
+		return s, err
+	}
+	before, err := m.server.settled(m.b.ctx)
+	if err != nil {
+		return s, err
+	}
+	if err := m.connect(few+m.work.Connections, func(i int) error {
+		if i < few {
+			return nil
+		}
+		return begin(i)
+	}); err != nil {
+		return s, err
+	}
+	after, err := m.server.settled(m.b.ctx)
+	if err != nil {
+		return s, err
+	}
+	if m.err != nil {
+		return s, fmt.Errorf("while idle: %w", m.err)
+	}
+	return Sample{RSS: after, PerSession: float64(after-before) / float64(m.work.Connections)}, nil
+}
+
+// beginIdle dials clients that subscribe, where there is something to subscribe to.
+func (m *meter) beginIdle() func(i int) error {
+	if m.contestant.Dialect == frames {
+		return func(i int) error {
+			c := &blank{}
+			return c.dial(m, i, c)
+		}
+	}
+	f := &feed{m: m}
+	return func(i int) error { return f.dial(i, nil) }
+}
