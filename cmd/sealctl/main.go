@@ -84,6 +84,7 @@ func commands() []command {
 		{"token", "", "make a token to try a gateway out with", (*app).token},
 		{"bench", "WHAT", "put load on a gateway, or measure what cryptography or compression costs", (*app).bench},
 		{"report", "FILE...", "show results of load tests: tables, a page with charts, a comparison of two", (*app).report},
+		{"plan", "", "estimate what an installation for so many clients and ticks needs", (*app).plan},
 		{"dict", "train FILE...", "train a compression dictionary from recorded feeds", (*app).dict},
 		{"version", "", "print the version", (*app).version},
 	}

@@ -42,6 +42,7 @@ var importTable = map[string][]string{
 
 	"client": {"session", "crypto/suite", "crypto/record", "wire", "wire/codec", "wire/topic"},
 
+	"internal/capacity":    {},
 	"internal/config":      {"crypto/record", "crypto/suite", "gateway/auth", "wire", "wire/topic"},
 	"internal/cryptobench": {"wire", "crypto/suite", "crypto/record"},
 	"internal/e2e":         {}, // tests only
@@ -71,7 +72,7 @@ var importTable = map[string][]string{
 		"internal/config", "internal/embedded", "internal/version",
 	},
 	"cmd/sealctl": {
-		"client", "session", "crypto/suite", "wire", "wire/codec", "wire/topic", "internal/cryptobench",
+		"client", "session", "crypto/suite", "wire", "wire/codec", "wire/topic", "internal/capacity", "internal/cryptobench",
 		"fanout", // its clients of Redis: one way to find masters and nodes
 		"internal/loadgen", "internal/loadgen/report", "internal/loadgen/target", "internal/feed", "internal/feedfile", "internal/knownhosts", "internal/version", "go-redis",
 	},
