@@ -274,6 +274,7 @@ func (c *conn) onHandshakeDone(job *session.Job) {
 	}
 	c.loop.stats.handshakes.done(c.sess.Suite(), c.sess.Peer().Resumed)
 	if c.role == session.RoleEcho {
+		c.sess.Settle()
 		c.move(phaseOpen)
 		return
 	}

@@ -208,6 +208,7 @@ func (c *conn) sendConnected() {
 	}
 	c.addTicket(m)
 	c.sub.codec.announce(m)
+	c.sess.Settle()
 	c.send(&wire.ServerFrame{Message: &wire.ServerFrame_Connected{Connected: m}})
 }
 

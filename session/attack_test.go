@@ -21,7 +21,7 @@ func mustEnd(t *testing.T, what string, s *Session, err error) {
 	if !errors.As(err, &e) || e.Code != wire.CloseBadRecord || e.Reason != "" {
 		t.Fatalf("%s: error %v (%+v), want code 4400 without a reason", what, err, e)
 	}
-	if s.Established() || s.hs != nil || s.job != nil {
+	if s.Established() || s.hs != nil {
 		t.Fatalf("%s: the session lives on", what)
 	}
 	if _, _, err := s.Open(make([]byte, 64)); !errors.Is(err, ErrClosed) {

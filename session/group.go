@@ -50,7 +50,7 @@ func (s *Session) Admit(kind wire.Kind, f *wire.ServerFrame) (done bool, err err
 // settled ends the session if records of the group are not marked, although
 // another message has come.
 func (s *Session) settled() error {
-	if s.group != nil && !s.group.Settled() {
+	if s.past != nil && s.past.group != nil && !s.past.group.Settled() {
 		return s.fail(failed(fmt.Errorf("%w: records of the group without a mark", ErrUnexpected)))
 	}
 	return nil
@@ -67,8 +67,8 @@ func (s *Session) joinGroup(m *wire.GroupKey) error {
 		return s.fail(failed(fmt.Errorf("%w: key of group %d", ErrMalformed, m.GetId())))
 	}
 	s.forgetGroup()
-	s.group = new(record.GroupOpener)
-	s.group.Init(s.suite, secret, at)
+	s.past.group = new(record.GroupOpener)
+	s.past.group.Init(s.suite, secret, at)
 	secret.Clear()
 	return nil
 }
@@ -79,10 +79,10 @@ func (s *Session) checkMark(m *wire.GroupMark) error {
 	if !ok {
 		return s.fail(failed(fmt.Errorf("%w: mark of group %d", ErrMalformed, m.GetId())))
 	}
-	if s.group == nil {
+	if s.past.group == nil {
 		return s.fail(failed(fmt.Errorf("%w: mark of group %d", ErrUnexpected, m.GetId())))
 	}
-	if err := s.group.Check(at); err != nil {
+	if err := s.past.group.Check(at); err != nil {
 		return s.fail(failed(fmt.Errorf("%w: %w", ErrRecord, err)))
 	}
 	return nil
@@ -90,7 +90,7 @@ func (s *Session) checkMark(m *wire.GroupMark) error {
 
 // leaveGroup goes out of the group that the session is in.
 func (s *Session) leaveGroup(id uint32) error {
-	if s.group == nil || s.group.ID() != id {
+	if s.past.group == nil || s.past.group.ID() != id {
 		return s.fail(failed(fmt.Errorf("%w: leaving group %d", ErrUnexpected, id)))
 	}
 	s.forgetGroup()
@@ -99,16 +99,16 @@ func (s *Session) leaveGroup(id uint32) error {
 
 // openGroup opens a group record, in place.
 func (s *Session) openGroup(msg []byte) ([]byte, error) {
-	if s.group == nil {
+	if s.past == nil || s.past.group == nil {
 		return nil, record.ErrGroup
 	}
-	return s.group.Open(s.pool, msg)
+	return s.past.group.Open(s.pool, msg)
 }
 
 func (s *Session) forgetGroup() {
-	if s.group != nil {
-		s.group.Clear(s.pool)
-		s.group = nil
+	if s.past.group != nil {
+		s.past.group.Clear(s.pool)
+		s.past.group = nil
 	}
 }
 

@@ -285,7 +285,7 @@ func TestAdmitAfterTheEnd(t *testing.T) {
 	if _, err := c.client.Admit(wire.KindRecord, c.key()); !errors.Is(err, ErrClosed) {
 		t.Errorf("key after the end: %v", err)
 	}
-	if c.client.group != nil {
+	if c.client.past.group != nil {
 		t.Error("a closed session keeps a group's key")
 	}
 }

@@ -37,6 +37,7 @@ type handshake struct {
 	limits   record.Limits
 	gateway  *GatewayConfig // of a gateway's session, else nil
 	client   *ClientConfig  // of a client's session, else nil
+	job      *Job           // the session's own: the one that is out
 
 	// Client, between its two steps.
 	noise  *noise.HandshakeState
@@ -46,19 +47,17 @@ type handshake struct {
 
 // agreed is a completed handshake: both directions, ready for records.
 type agreed struct {
-	send   record.Sealer
-	recv   record.Opener
-	resume record.Secret
-	peer   PeerInfo
-	full   int64  // gateway that resumes: Unix seconds of the full handshake
-	grant  *Grant // gateway: of the ticket
+	send  record.Sealer
+	recv  record.Opener
+	past  *past
+	flags peerFlags
 }
 
 // clear forgets the keys of an agreement that nobody will use.
 func (a *agreed) clear(p *record.Pool) {
 	a.send.Clear(p)
 	a.recv.Clear(p)
-	a.resume.Clear()
+	a.past.resume.Clear()
 }
 
 // start begins the Noise state of either role.
@@ -124,9 +123,9 @@ func (h *handshake) answer(msg []byte) ([]byte, *agreed, error) {
 	}
 	hybrid := len(shared) > 0
 	out := h.agree(state, c2s, s2c, shared)
-	out.peer = PeerInfo{Hybrid: hybrid}
+	out.flags.hybrid = hybrid
 	if h.gateway.Tickets != nil {
-		out.full = h.gateway.Tickets.Now().Unix()
+		out.past.full = h.gateway.Tickets.Now().Unix()
 	}
 	return reply, out, nil
 }
@@ -189,10 +188,8 @@ func (h *handshake) finish(payload []byte, c2s, s2c *noise.CipherState, static P
 		return nil, refused(ErrPostQuantumRequired, "post-quantum key agreement required")
 	}
 	out := h.agree(h.noise, c2s, s2c, shared)
-	out.peer = PeerInfo{
-		Static: static, Pinned: pinned,
-		Hybrid: answer.hybrid(), HardwareAES: answer.flags&flagHardwareAES != 0,
-	}
+	out.past.static = static
+	out.flags = peerFlags{pinned: pinned, hybrid: answer.hybrid(), hardwareAES: answer.flags&flagHardwareAES != 0}
 	return out, nil
 }
 
@@ -223,7 +220,7 @@ func (h *handshake) agree(state *noise.HandshakeState, c2s, s2c *noise.CipherSta
 	clear(toClient[:])
 	clear(shared)
 
-	out := &agreed{resume: secretS2C.Resume()}
+	out := &agreed{past: &past{gateway: h.gateway, realm: h.realm, resume: secretS2C.Resume()}}
 	sending, receiving := &secretC2S, &secretS2C
 	if h.gateway != nil {
 		sending, receiving = receiving, sending

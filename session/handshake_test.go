@@ -245,15 +245,15 @@ func TestCloseForgetsSecrets(t *testing.T) {
 	}
 	for _, s := range []*Session{p.client, p.gateway} {
 		s.Seal(nil, wire.KindRecord, []byte("x"))
-		memory := unsafe.Slice((*byte)(unsafe.Pointer(s)), unsafe.Sizeof(*s))
+		own, kept := bytesOf(s), bytesOf(s.past)
 		for name, secret := range secrets {
-			if !bytes.Contains(memory, secret) {
+			if !bytes.Contains(own, secret) && !bytes.Contains(kept, secret) {
 				t.Errorf("the test looks for the wrong thing: no %s before Close", name)
 			}
 		}
 		s.Close()
 		for name, secret := range secrets {
-			if bytes.Contains(memory, secret) {
+			if bytes.Contains(own, secret) || bytes.Contains(kept, secret) {
 				t.Errorf("%s after Close", name)
 			}
 		}
@@ -263,15 +263,53 @@ func TestCloseForgetsSecrets(t *testing.T) {
 	}
 }
 
+// bytesOf is a value's own memory.
+func bytesOf[T any](p *T) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(p)), unsafe.Sizeof(*p))
+}
+
 // TestIdleSessionIsSmall: what a connected client costs without its expanded
-// ciphers. docs/architecture.md counts on it.
+// ciphers. docs/performance.md counts on it.
 func TestIdleSessionIsSmall(t *testing.T) {
-	if size := unsafe.Sizeof(Session{}); size > 512 {
+	if size := unsafe.Sizeof(Session{}); size > 288 { // a size class of Go's allocator
 		t.Errorf("a session takes %d bytes", size)
 	}
 	p := newPair(t, options{}).establish(t)
-	if p.client.hs != nil || p.gateway.hs != nil || p.client.job != nil || p.gateway.job != nil {
+	if p.client.hs != nil || p.gateway.hs != nil {
 		t.Error("an established session keeps its handshake")
+	}
+}
+
+// TestSettledGateway: what a gateway keeps for the ticket is overwritten and gone
+// once the client is let in, and the session goes on.
+func TestSettledGateway(t *testing.T) {
+	w := newTicketed(t, options{})
+	p := newPair(t, w.options).establish(t)
+	past, resume := bytesOf(p.gateway.past), bytes.Clone(bytesOf(&p.gateway.past.resume))
+	if !bytes.Contains(past, resume) {
+		t.Fatal("the test looks for the wrong thing")
+	}
+	hybrid := p.gateway.Peer().Hybrid
+	p.gateway.Settle()
+	if p.gateway.past != nil || bytes.Contains(past, resume) {
+		t.Error("the resumption secret is still there")
+	}
+	if _, _, _, err := p.gateway.NewTicket(testGrant); !errors.Is(err, errTicket) {
+		t.Errorf("a ticket afterwards: %v", err)
+	}
+	if p.gateway.Resumed() != nil || p.gateway.Peer().Hybrid != hybrid || p.gateway.Err() != nil {
+		t.Error("what is left says something else")
+	}
+	_, plain, err := p.gateway.Open(p.client.Seal(nil, wire.KindRecord, []byte("x")))
+	if err != nil || string(plain) != "x" {
+		t.Errorf("%q, %v", plain, err)
+	}
+	if _, _, err := p.gateway.Open([]byte{byte(wire.KindRecord), 1, 2}); err == nil || p.gateway.Err() == nil {
+		t.Error("the cause of a later failure is not kept")
+	}
+	p.client.Settle() // nothing that a client has is only for resumption
+	if _, err := p.client.Keep([]byte("x"), [16]byte{}); err != nil {
+		t.Errorf("a client cannot keep tickets: %v", err)
 	}
 }
 

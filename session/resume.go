@@ -49,13 +49,15 @@ func (t *ClientTicket) Clear() {
 
 // NewTicket makes a ticket for this session's client, and the nonce that goes
 // with it; both travel in a record. It fails with errTicket when the gateway
-// does not resume, the session is not established or the grant is too large.
+// does not resume, the session is not established or settled already, or the
+// grant is too large.
 // expiry is when the ticket ends.
 func (s *Session) NewTicket(grant Grant) (ticket []byte, nonce [record.PSKNonceSize]byte, expiry time.Time, err error) {
-	if s.gateway == nil || s.gateway.Tickets == nil || !s.Established() || len(grant.Identity) > maxTicket {
+	p := s.past
+	if !s.Established() || p == nil || p.gateway == nil || p.gateway.Tickets == nil || len(grant.Identity) > maxTicket {
 		return nil, nonce, expiry, fmt.Errorf("%w: no ticket for this session", errTicket)
 	}
-	tickets, random := s.gateway.Tickets, orSystem(s.gateway.Rand)
+	tickets, random := p.gateway.Tickets, orSystem(p.gateway.Rand)
 	if _, err = io.ReadFull(random, nonce[:]); err != nil {
 		return nil, nonce, expiry, fmt.Errorf("ticket nonce: %w", err)
 	}
@@ -65,8 +67,8 @@ func (s *Session) NewTicket(grant Grant) (ticket []byte, nonce [record.PSKNonceS
 	}
 	expiry = tickets.Now().Add(lifetime)
 	content := ticketContent{
-		hybrid: s.peer.Hybrid, static: staticID(s.gateway.Key.Public()), psk: s.resume.PSK(nonce),
-		full: s.full, expiry: expiry.Unix(), realm: s.realm, grant: grant,
+		hybrid: s.flags.hybrid, static: staticID(p.gateway.Key.Public()), psk: p.resume.PSK(nonce),
+		full: p.full, expiry: expiry.Unix(), realm: p.realm, grant: grant,
 	}
 	ticket, err = tickets.Keys.seal(random, content.encode())
 	clear(content.psk[:])
@@ -77,14 +79,14 @@ func (s *Session) NewTicket(grant Grant) (ticket []byte, nonce [record.PSKNonceS
 // session can Resume with. It keeps no reference to ticket. It fails with
 // errTicket when the ticket is too long or the session not a client's.
 func (s *Session) Keep(ticket []byte, nonce [record.PSKNonceSize]byte) (*ClientTicket, error) {
-	if s.gateway != nil || !s.Established() || len(ticket) == 0 || len(ticket) > maxTicket {
+	if !s.Established() || s.past == nil || s.past.gateway != nil || len(ticket) == 0 || len(ticket) > maxTicket {
 		return nil, fmt.Errorf("%w: %d bytes", errTicket, len(ticket))
 	}
 	return &ClientTicket{
 		ticket: append([]byte(nil), ticket...),
-		psk:    s.resume.PSK(nonce),
-		static: s.peer.Static,
-		hybrid: s.peer.Hybrid,
+		psk:    s.past.resume.PSK(nonce),
+		static: s.past.static,
+		hybrid: s.flags.hybrid,
 	}, nil
 }
 
@@ -117,10 +119,10 @@ func (h *handshake) takes(t *ClientTicket) bool {
 // if it began with a full handshake. It is nil too until the client's first
 // record has opened, since a replayed ResumeInit must have no effect.
 func (s *Session) Resumed() *Grant {
-	if s.phase != phaseOpen && s.phase != phaseEnded {
+	if s.past == nil || s.phase != phaseOpen && s.phase != phaseEnded {
 		return nil
 	}
-	return s.grant
+	return s.past.grant
 }
 
 // startResume begins the Noise state of either role.
@@ -202,8 +204,8 @@ func (h *handshake) tryResume(msg []byte) ([]byte, *agreed, error) {
 	}
 	hybrid := len(shared) > 0
 	out := h.agree(state, c2s, s2c, shared)
-	out.peer = PeerInfo{Hybrid: hybrid, Resumed: true}
-	out.grant, out.full = &content.grant, content.full
+	out.flags = peerFlags{hybrid: hybrid, resumed: true}
+	out.past.grant, out.past.full = &content.grant, content.full
 	return reply, out, nil
 }
 
@@ -235,9 +237,9 @@ func (h *handshake) readResumeReply(msg []byte) ([]byte, *agreed, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if h.ticket.hybrid && !out.peer.Hybrid {
+	if h.ticket.hybrid && !out.flags.hybrid {
 		return nil, nil, fmt.Errorf("%w: a hybrid session resumed without ML-KEM", ErrMalformed)
 	}
-	out.peer.Resumed = true
+	out.flags.resumed = true
 	return nil, out, nil
 }

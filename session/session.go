@@ -17,27 +17,33 @@ import (
 )
 
 // Session is one connection's protocol state. See the package comment for who
-// may call it.
+// may call it. A gateway has one for each client, most of them idle: what is not
+// needed for records stands behind pointers that are nil then.
 type Session struct {
 	pool  *record.Pool
 	suite suite.ID
 	phase phase
+	flags peerFlags
+	hs    *handshake // until established
+	past  *past      // from then on; a gateway's until it has made a ticket
+	send  record.Sealer
+	recv  record.Opener
+}
 
+// past is what is kept of the handshake, and of the session's end.
+type past struct {
 	gateway *GatewayConfig // of a gateway's session, else nil
 	realm   string
-
-	hs  *handshake // until established
-	job *Job       // while one is out
-	err *Error     // the first cause of the end
-
-	send   record.Sealer
-	recv   record.Opener
-	group  *record.GroupOpener // client: the group that it is in, else nil
-	resume record.Secret
-	peer   PeerInfo
-	full   int64  // gateway: Unix seconds of the full handshake behind the tickets
-	grant  *Grant // gateway: of the ticket that the session began with
+	resume  record.Secret
+	full    int64               // gateway: Unix seconds of the full handshake behind the tickets
+	grant   *Grant              // gateway: of the ticket that the session began with
+	static  PublicKey           // client: the gateway's
+	group   *record.GroupOpener // client: the group that it is in, else nil
+	err     *Error              // the first cause of the end
 }
+
+// peerFlags are PeerInfo's flags.
+type peerFlags struct{ pinned, hardwareAES, hybrid, resumed bool }
 
 // PeerInfo is what the handshake told about the other side.
 type PeerInfo struct {
@@ -83,7 +89,7 @@ func NewGateway(cfg *GatewayConfig, pool *record.Pool, b Binding) (*Session, err
 	if err != nil {
 		return nil, err
 	}
-	s.phase, s.gateway, s.hs.gateway = phaseAwaitInit, cfg, cfg
+	s.phase, s.hs.gateway = phaseAwaitInit, cfg
 	return s, nil
 }
 
@@ -110,7 +116,6 @@ func newSession(pool *record.Pool, b Binding, limits record.Limits) (*Session, e
 	return &Session{
 		pool:  pool,
 		suite: id,
-		realm: b.Realm,
 		hs:    &handshake{suite: id, realm: b.Realm, prologue: b.prologue(), limits: limits},
 	}, nil
 }
@@ -140,7 +145,7 @@ func (s *Session) Receive(msg []byte) (*Job, error) {
 	}
 	switch e {
 	case eventInit:
-		if !hybrid && s.gateway.PostQuantum == PostQuantumRequired {
+		if !hybrid && s.hs.gateway.PostQuantum == PostQuantumRequired {
 			return nil, s.fail(refused(ErrPostQuantumRequired, "post-quantum key agreement required"))
 		}
 		return s.newJob((*handshake).answer, msg), nil
@@ -161,21 +166,21 @@ func (s *Session) Receive(msg []byte) (*Job, error) {
 
 // newJob hands the handshake over to a job, with a copy of the message.
 func (s *Session) newJob(step func(*handshake, []byte) ([]byte, *agreed, error), msg []byte) *Job {
-	s.job = &Job{step: step, hs: s.hs, msg: append([]byte(nil), msg...)}
-	return s.job
+	s.hs.job = &Job{step: step, hs: s.hs, msg: append([]byte(nil), msg...)}
+	return s.hs.job
 }
 
 // Complete takes back the session's job after its Run. reply, if not nil, is
 // the message to send. Afterwards Established may be true. On a session that
 // was closed meanwhile it fails with ErrClosed.
 func (s *Session) Complete(j *Job) (reply []byte, err error) {
-	if j != s.job || s.phase == phaseClosed {
+	if s.hs == nil || s.hs.job != j {
 		if j.out != nil {
 			j.out.clear(s.pool)
 		}
 		return nil, errClosed
 	}
-	s.job = nil
+	s.hs.job = nil
 	done := eventJobDone
 	if j.Refusal() != nil {
 		done = eventJobRefused
@@ -186,9 +191,9 @@ func (s *Session) Complete(j *Job) (reply []byte, err error) {
 		return nil, err
 	}
 	if j.out != nil {
-		s.send, s.recv, s.resume = j.out.send, j.out.recv, j.out.resume
-		s.peer, s.full, s.grant = j.out.peer, j.out.full, j.out.grant
-		j.out.clear(s.pool)
+		s.send, s.recv, s.past, s.flags = j.out.send, j.out.recv, j.out.past, j.out.flags
+		j.out.send.Clear(s.pool)
+		j.out.recv.Clear(s.pool)
 		s.hs = nil
 	}
 	return j.reply, nil
@@ -207,7 +212,13 @@ func handshakeError(err error) *Error {
 func (s *Session) Established() bool { return s.phase >= phaseUnproven && s.phase <= phaseEnded }
 
 // Peer tells what the handshake said of the other side, once established.
-func (s *Session) Peer() PeerInfo { return s.peer }
+func (s *Session) Peer() PeerInfo {
+	info := PeerInfo{Pinned: s.flags.pinned, HardwareAES: s.flags.hardwareAES, Hybrid: s.flags.hybrid, Resumed: s.flags.resumed}
+	if s.past != nil {
+		info.Static = s.past.static
+	}
+	return info
+}
 
 // Suite is the session's record protection.
 func (s *Session) Suite() suite.ID { return s.suite }
@@ -215,10 +226,10 @@ func (s *Session) Suite() suite.ID { return s.suite }
 // Err is the first cause of the session's end, for the log; nil while it lives
 // and after a Close without failure.
 func (s *Session) Err() error {
-	if s.err == nil {
+	if s.past == nil || s.past.err == nil {
 		return nil
 	}
-	return s.err
+	return s.past.err
 }
 
 // SealedSize is the size of the message that Seal makes of n bytes.
@@ -292,15 +303,27 @@ func (s *Session) Open(msg []byte) (wire.Kind, []byte, error) {
 	return wire.KindKeyUpdate, nil, nil
 }
 
+// Settle lets go of what only resumption needs, as a gateway does once the client
+// is let in: NewTicket and Resumed have nothing more to say afterwards.
+func (s *Session) Settle() {
+	if s.past != nil && s.past.gateway != nil {
+		s.past.resume.Clear()
+		s.past = nil
+	}
+}
+
 // Close ends the session and overwrites its secrets, as far as Go lets them be
 // found. It may be called at any time and more than once.
 func (s *Session) Close() {
 	s.phase = phaseClosed
-	s.hs, s.job, s.grant = nil, nil, nil
+	s.hs = nil
 	s.send.Clear(s.pool)
 	s.recv.Clear(s.pool)
-	s.forgetGroup()
-	s.resume.Clear()
+	if s.past != nil {
+		s.forgetGroup()
+		s.past.resume.Clear()
+		s.past.grant = nil
+	}
 }
 
 // move goes on to the event's next phase, or ends the session.
@@ -330,7 +353,10 @@ func (s *Session) unexpected(msg []byte) error {
 // fail is the one way in which a session ends by failure: the first cause is
 // kept and the secrets are overwritten.
 func (s *Session) fail(e *Error) error {
-	s.err = e
 	s.Close()
+	if s.past == nil {
+		s.past = new(past)
+	}
+	s.past.err = e
 	return e
 }

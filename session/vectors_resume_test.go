@@ -108,7 +108,7 @@ func vectorResumeRun(t *testing.T, first, v vectorFile, b Binding, hybrid bool, 
 	same(t, "reply", reply, v.Handshake.Reply)
 	_, err = receive(p.client, reply)
 	must(t, err)
-	psk := p.client.resume.PSK(nonce)
+	psk := p.client.past.resume.PSK(nonce)
 	same(t, "psk of the next ticket", psk[:], hex.EncodeToString((&reference{t: t}).expand(unhex(t, v.ResumeMaster), "sealcast v1 psk"+string(nonce[:]), 32)))
 	return p
 }

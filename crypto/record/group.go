@@ -103,7 +103,7 @@ func (g *GroupSealer) Seal(p *Pool, dst []byte, kind byte, plaintext []byte) []b
 	dst = binary.BigEndian.AppendUint32(dst, g.point.ID)
 	dst = binary.BigEndian.AppendUint64(dst, g.point.Next)
 	g.point.Next++ // as the counter of the nonce, before the cipher is called
-	dst = aead.Seal(dst, g.next(), plaintext, dst[at:at+GroupHeaderSize])
+	dst = aead.Seal(dst, g.next(p), plaintext, dst[at:at+GroupHeaderSize])
 	g.link(&g.point.Chain, dst[at:])
 	return dst
 }
@@ -151,7 +151,7 @@ func (g *GroupOpener) Open(p *Pool, msg []byte) ([]byte, error) {
 	g.link(&g.after, msg) // now, because it is opened in place
 	aead := p.get(&g.half)
 	body := msg[GroupHeaderSize:]
-	plaintext, err := aead.Open(body[:0], g.next(), body, msg[:GroupHeaderSize])
+	plaintext, err := aead.Open(body[:0], g.next(p), body, msg[:GroupHeaderSize])
 	if err != nil {
 		return nil, ErrTag
 	}

@@ -281,7 +281,7 @@ func TestClearedGroup(t *testing.T) {
 		t.Error("a cleared group keeps a cipher")
 	}
 	for _, g := range []*group{&c.seal.group, &m.group} {
-		if g.secret.bytes != [SecretSize]byte{} || g.key != [suite.MaxKeySize]byte{} || g.nonce != [suite.NonceSize]byte{} || g.ivTail != 0 {
+		if g.secret.bytes != [SecretSize]byte{} || g.key != [suite.MaxKeySize]byte{} || g.iv != [suite.NonceSize]byte{} {
 			t.Error("a cleared group keeps a secret")
 		}
 	}

@@ -37,17 +37,17 @@ func (l Limits) Check() error {
 	return nil
 }
 
-// limits are Limits with every number filled in.
+// limits are Limits that Check has passed, with every number filled in.
 type limits struct {
-	records, bytes uint64
-	seconds        int64
+	bytes            uint64
+	records, seconds uint32
 }
 
 func (l Limits) resolve() limits {
 	return limits{
-		records: cmp.Or(l.Records, MaxRecords),
+		records: uint32(cmp.Or(l.Records, MaxRecords)),
 		bytes:   cmp.Or(l.Bytes, MaxBytes),
-		seconds: int64(cmp.Or(l.Age, MaxAge) / time.Second),
+		seconds: uint32(cmp.Or(l.Age, MaxAge) / time.Second),
 	}
 }
 
@@ -62,8 +62,8 @@ type use struct {
 // counter. The key's age counts from the first one.
 func (u *use) due(counter uint64, now int64) bool {
 	if counter == 0 {
-		u.until = now + u.limits.seconds
+		u.until = now + int64(u.limits.seconds)
 		return false
 	}
-	return counter >= u.limits.records || u.bytes >= u.limits.bytes || now >= u.until
+	return counter >= uint64(u.limits.records) || u.bytes >= u.limits.bytes || now >= u.until
 }

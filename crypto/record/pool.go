@@ -1,6 +1,10 @@
 package record
 
-import "crypto/cipher"
+import (
+	"crypto/cipher"
+
+	"github.com/sealcast/sealcast/crypto/suite"
+)
 
 // DefaultPoolSize is how many expanded ciphers a loop keeps unless told
 // otherwise. An expanded AES-GCM key takes 1,280 bytes, so this is 42 MB at
@@ -14,7 +18,8 @@ const DefaultPoolSize = 32 << 10
 // Expanding a key again takes 0.4 µs, a tenth of the write that follows, and an
 // expanded AES key is 1,280 bytes: one that is used less often is not worth
 // keeping. It is well below the heartbeats' interval, so that sessions which do
-// nothing but live keep none.
+// nothing but live keep none: a cipher is kept from the second use within that
+// time on.
 const DefaultPoolIdle = 5
 
 // missLook is how many places a miss in a full pool looks at for an idle cipher.
@@ -25,13 +30,14 @@ const missLook = 8
 // is bounded and evicts by idle time, not by recency: one broadcast touches
 // every session in turn, and a least-recently-used order smaller than that
 // would never hit. When it is full of ciphers in use, a further direction
-// expands its key for the one record. A Pool belongs to one loop.
+// expands its key for the one record, and so does one that was idle until now. A Pool belongs to one loop.
 type Pool struct {
 	size  int
 	idle  uint32
 	now   uint32 // seconds
 	hand  int    // where the sweep goes on
 	slots []*half
+	nonce [suite.NonceSize]byte // of the record that is being sealed or opened
 	stats PoolStats
 }
 
@@ -39,7 +45,7 @@ type Pool struct {
 type PoolStats struct {
 	Hits     uint64 // records whose cipher was there
 	Misses   uint64 // records that had to expand their key and left it in the pool
-	Bypassed uint64 // records that had to expand their key and found the pool full
+	Bypassed uint64 // records that had to expand their key, of an idle direction or in a full pool
 	Evicted  uint64 // ciphers dropped because they were idle
 	Kept     int    // ciphers in the pool now
 }
@@ -86,21 +92,24 @@ func (p *Pool) get(d *half) cipher.AEAD {
 	return p.miss(d)
 }
 
-// miss expands the key and keeps the cipher if there is room for it.
+// miss expands the key. It keeps the cipher if there is room for it and the
+// direction is in use.
 func (p *Pool) miss(d *half) cipher.AEAD {
 	aead, err := d.id.New(d.key[:d.id.KeySize()])
 	if err != nil {
 		panic("record: " + err.Error()) // the key's length comes from the suite itself
 	}
-	if len(p.slots) >= p.size {
+	idle := p.now-d.used >= p.idle
+	d.used = p.now
+	if !idle && len(p.slots) >= p.size {
 		p.sweep(missLook)
 	}
-	if len(p.slots) >= p.size {
+	if idle || len(p.slots) >= p.size {
 		p.stats.Bypassed++
 		return aead
 	}
 	p.stats.Misses++
-	d.aead, d.used, d.slot = aead, p.now, int32(len(p.slots))
+	d.aead, d.slot = aead, int32(len(p.slots))
 	p.slots = append(p.slots, d)
 	return aead
 }

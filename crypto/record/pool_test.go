@@ -81,11 +81,30 @@ func TestPoolEvictsIdle(t *testing.T) {
 	if got.Kept != len(busy) || got.Evicted != 280 || got.Misses != 300 {
 		t.Errorf("%+v: the 20 busy ones are to stay, the 280 idle ones to go", got)
 	}
-	// An evicted direction goes on where it was.
+	// An evicted direction goes on where it was, and keeps its cipher again if it
+	// is used once more soon.
 	p.Advance(41)
 	broadcast(p, all, buf)
-	if got := p.Stats(); got.Kept != 300 || all[299].counter != 2 {
+	if got := p.Stats(); got.Kept != 20 || got.Bypassed != 280 || all[299].counter != 2 {
 		t.Errorf("%+v, counter %d", got, all[299].counter)
+	}
+	p.Advance(50)
+	broadcast(p, all, buf)
+	if got := p.Stats(); got.Kept != 300 || got.Bypassed != 280 || all[299].counter != 3 {
+		t.Errorf("%+v, counter %d", got, all[299].counter)
+	}
+	checkPool(t, p, all)
+}
+
+// TestRareUseKeepsNothing: a heartbeat now and then leaves no expanded key behind.
+func TestRareUseKeepsNothing(t *testing.T) {
+	p, all, buf := NewPool(0, 5), senders(10, suite.AES128GCM), make([]byte, 128)
+	for now := int64(1_700_000_000); now < 1_700_000_100; now += 5 {
+		p.Advance(now)
+		broadcast(p, all, buf)
+	}
+	if got, want := p.Stats(), (PoolStats{Bypassed: 200}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }
 
@@ -95,7 +114,8 @@ func TestFullPoolMakesRoomFromIdle(t *testing.T) {
 	broadcast(p, all[:50], buf)
 	p.now = 20 // time passes without a sweep
 	broadcast(p, all[50:], buf)
-	if got := p.Stats(); got.Bypassed != 0 || got.Kept != 50 || got.Evicted < 50 {
+	broadcast(p, all[50:], buf) // they are in use
+	if got := p.Stats(); got.Bypassed != 50 || got.Kept != 50 || got.Evicted < 50 {
 		t.Errorf("%+v", got)
 	}
 	checkPool(t, p, all)

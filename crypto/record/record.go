@@ -25,17 +25,16 @@ const spent = math.MaxUint64
 
 // half is what both directions have: the secret, the current key and the
 // counter of the next record. The fields that every record touches stand first.
+// A gateway has two of them for each session: bytes count here.
 type half struct {
 	// counter is the nonce of the next record. It is stored, advanced by one,
 	// before the cipher is called: whatever happens there, no nonce comes twice.
 	counter uint64
-	ivTail  uint64                // last eight bytes of the IV
-	nonce   [suite.NonceSize]byte // first four of the IV, then ivTail XOR counter
-
-	id   suite.ID
-	used uint32      // the pool's time of the last use
-	slot int32       // place in the pool, when aead is not nil
-	aead cipher.AEAD // while the pool keeps it, else nil
+	iv      [suite.NonceSize]byte
+	used    uint32      // the pool's time of the last use
+	aead    cipher.AEAD // while the pool keeps it, else nil
+	slot    int32       // place in the pool, when aead is not nil
+	id      suite.ID
 
 	key    [suite.MaxKeySize]byte
 	secret Secret // S of docs/protocol.md section 4
@@ -51,8 +50,7 @@ func (d *half) init(id suite.ID, secret Secret) {
 func (d *half) derive(labelKey, labelIV string) {
 	key, iv := d.secret.keys(d.id, labelKey, labelIV)
 	copy(d.key[:], key)
-	copy(d.nonce[:], iv)
-	d.ivTail = binary.BigEndian.Uint64(iv[4:])
+	copy(d.iv[:], iv)
 	clear(key)
 	clear(iv)
 	d.counter = 0
@@ -71,12 +69,14 @@ func (d *half) clear(p *Pool) {
 	*d = half{counter: spent}
 }
 
-// next counts a record and returns its nonce, good until the next call.
-func (d *half) next() []byte {
+// next counts a record and returns its nonce, good until the pool's next record:
+// the IV, its last eight bytes XOR the counter.
+func (d *half) next(p *Pool) []byte {
 	n := d.counter
 	d.counter = n + 1
-	binary.BigEndian.PutUint64(d.nonce[4:], d.ivTail^n)
-	return d.nonce[:]
+	binary.LittleEndian.PutUint32(p.nonce[:4], binary.LittleEndian.Uint32(d.iv[:4])) // a copy by one register
+	binary.BigEndian.PutUint64(p.nonce[4:], binary.BigEndian.Uint64(d.iv[4:])^n)
+	return p.nonce[:]
 }
 
 // Sealer is the sending direction of a session.
@@ -110,7 +110,7 @@ func (s *Sealer) Seal(p *Pool, dst []byte, kind byte, plaintext []byte) []byte {
 	s.bytes += uint64(len(plaintext))
 	at := len(dst)
 	dst = append(dst, kind)
-	return aead.Seal(dst, s.next(), plaintext, dst[at:at+1])
+	return aead.Seal(dst, s.next(p), plaintext, dst[at:at+1])
 }
 
 // RekeyDue reports whether a key update must go out before the next record.
@@ -122,7 +122,7 @@ func (s *Sealer) RekeyDue(now int64) bool { return s.due(s.counter, now) }
 // must have been told by a record under the old one.
 func (s *Sealer) Rekey(p *Pool, now int64) {
 	s.rekey(p)
-	s.bytes, s.until = 0, now+s.limits.seconds
+	s.bytes, s.until = 0, now+int64(s.limits.seconds)
 }
 
 // Clear forgets the keys and gives the cipher back to the pool.
@@ -146,7 +146,7 @@ func (o *Opener) Open(p *Pool, msg []byte) ([]byte, error) {
 		return nil, ErrTag
 	}
 	aead := p.get(&o.half)
-	plaintext, err := aead.Open(msg[1:1], o.next(), msg[1:], msg[:1])
+	plaintext, err := aead.Open(msg[1:1], o.next(p), msg[1:], msg[:1])
 	if err != nil {
 		return nil, ErrTag
 	}

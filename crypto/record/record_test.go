@@ -180,7 +180,7 @@ func TestClearedDirection(t *testing.T) {
 		t.Error("a cleared direction keeps a cipher")
 	}
 	for _, d := range []*half{&e.seal.half, &e.open.half} {
-		if d.secret.bytes != [SecretSize]byte{} || d.key != [suite.MaxKeySize]byte{} || d.nonce != [suite.NonceSize]byte{} || d.ivTail != 0 {
+		if d.secret.bytes != [SecretSize]byte{} || d.key != [suite.MaxKeySize]byte{} || d.iv != [suite.NonceSize]byte{} {
 			t.Error("a cleared direction keeps a secret")
 		}
 	}
