@@ -30,10 +30,10 @@ type Control interface {
 // access is what all loops share about who is let in. Its parts are safe for
 // concurrent use.
 type access struct {
-	name       string // of this gateway among others, random
-	revoked    *auth.Revocations
-	register   *auth.Register
-	everything auth.Rights
+	name      string // of this gateway among others, random
+	revoked   *auth.Revocations
+	register  *auth.Register
+	anonymous *auth.Grant // what holds without authentication, of all who have no login from a ticket
 
 	forged  atomic.Uint64 // messages that were not understood
 	heard   atomic.Uint64
@@ -46,7 +46,7 @@ func newAccess() *access {
 	var name [8]byte
 	_, _ = rand.Read(name[:]) // never fails
 	return &access{name: hex.EncodeToString(name[:]), revoked: auth.NewRevocations(time.Now),
-		register: auth.NewRegister(time.Now), everything: auth.Everything()}
+		register: auth.NewRegister(time.Now), anonymous: &auth.Grant{Rights: auth.Everything()}}
 }
 
 // guardTickets has the tickets of a configuration judged by what is revoked now,
@@ -219,7 +219,7 @@ func (l *loop) endRevoked() {
 		if c.sub == nil || c.phase != phaseOpen {
 			continue
 		}
-		if err := l.gateway.access.revoked.Check(c.sub.who.grant); err != nil {
+		if err := l.gateway.access.revoked.Check(c.own(c.sub.who.grant)); err != nil {
 			l.serve(c, func(c *conn) {
 				code, text := refusalCode(err)
 				c.loop.stats.logins[sessionRevoked].Add(1)
@@ -293,7 +293,7 @@ func (g *Gateway) loginOf(ctx context.Context, id uint64) (string, error) {
 		login := ""
 		err := g.ask(ctx, l, func() {
 			if c := l.index.conns.find(id); c != nil && c.sub != nil && c.sub.who.grant != nil {
-				login = c.sub.who.grant.Login
+				login = c.own(c.sub.who.grant).Login
 			}
 		})
 		if err != nil || login != "" {
@@ -313,7 +313,8 @@ func (c *conn) audit(event string, fields ...zap.Field) {
 	if e := log.Check(zap.InfoLevel, event); e != nil {
 		fields = append(fields, zap.Uint64("conn", c.id), zap.String("user", c.user()))
 		if c.sub != nil && c.sub.who.grant != nil {
-			fields = append(fields, zap.String("login", c.sub.who.grant.Login), zap.String("jti", c.sub.who.grant.TokenID))
+			g := c.own(c.sub.who.grant)
+			fields = append(fields, zap.String("login", g.Login), zap.String("jti", g.TokenID))
 		}
 		e.Write(fields...)
 	}

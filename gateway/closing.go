@@ -113,7 +113,7 @@ func (c *conn) onPeerClose(payload []byte) {
 func (c *conn) reject(no *upgrade.Rejection) {
 	c.loop.gateway.log.Debug("upgrade refused", zap.Uint64("conn", c.id), zap.Error(no))
 	c.reply(no.AppendResponse(nil))
-	c.request = nil
+	c.arrival = nil
 	c.decoder.Release(c.loop.buffers) // what still comes is no frame
 	c.retire()
 }

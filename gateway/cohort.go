@@ -137,6 +137,7 @@ func (l *loop) settlePaces(c *conn) {
 func (l *loop) join(c *conn, filters []holding) {
 	c.sub.filters = filters
 	if len(filters) == 0 {
+		c.sub.filters = nil
 		return
 	}
 	key := cohortKey(filters, c.sub.codec, c.sharing())
@@ -145,7 +146,8 @@ func (l *loop) join(c *conn, filters []holding) {
 		co = l.newCohort(key, filters, c.sub.codec)
 		co.sharing = c.sharing()
 	}
-	c.sub.cohort, c.sub.place = co, len(co.members)
+	c.sub.filters = co.filters // equal; a thousand sessions need no list each
+	c.sub.cohort, c.sub.place = co, int32(len(co.members))
 	co.members = append(co.members, c)
 }
 

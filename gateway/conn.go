@@ -26,35 +26,42 @@ const (
 	recordOverhead = 1 + 16
 )
 
-// conn is one connection. It belongs to its loop.
+// conn is one connection. It belongs to its loop. There are thousands, most of
+// which do nothing most of the time: bytes count here.
 type conn struct {
 	// fixed after accept and OnOpen
-	id       uint64
-	gc       gnet.Conn
-	loop     *loop
-	preamble bool        // a PROXY protocol header comes first
-	opened   atomic.Bool // OnOpen has run
+	id     uint64
+	gc     gnet.Conn
+	loop   *loop
+	opened atomic.Bool // OnOpen has run
 
 	// owned by the loop
 	phase    phase
-	remote   netip.AddrPort // the client's, as far as it is known
+	role     session.Role
 	counted  bool           // among those of its source
 	peerDone bool           // the peer has said that it is leaving
-	role     session.Role
+	midway   bool           // a message had begun at lastStep
+	slot     uint16         // of the wheel, in which timer is
+	progress uint32         // of the decoder at lastStep; while closing, bytes that were unsent
+	remote   netip.AddrPort // the client's, as far as it is known
 	timer    timer
 	// As the client was told when it came into service; a reload does not change it.
 	heartbeats *HeartbeatOptions
-	began      int64  // when the phase began; this and the next three in ms of the loop's clock
-	lastStep   int64  // a message got closer to its end
-	progress   uint32 // of the decoder at lastStep; while closing, bytes that were unsent
-	midway     bool   // a message had begun at lastStep
-	lastLife   int64  // a record opened, a pong came, or a slow socket took something
-	lastBeat   int64  // a heartbeat went out
-	leaveAt    int64  // told goodbye then; 0: never
-	request    []byte // of the upgrade, or what comes before, while incomplete
+	began      int64 // when the phase began; this and the next three in ms of the loop's clock
+	lastStep   int64 // a message got closer to its end
+	lastLife   int64 // a record opened, a pong came, or a slow socket took something
+	lastBeat   int64 // a heartbeat went out
+	leaveAt    int64 // told goodbye then; 0: never
+	arrival    *arrival
 	decoder    frame.Decoder
 	sess       *session.Session
 	sub        *subscriber // push sessions in service
+}
+
+// arrival is what matters until the upgrade is done; nil from then on.
+type arrival struct {
+	preamble bool   // a PROXY protocol header comes first
+	request  []byte // of the upgrade, or what comes before, while incomplete
 }
 
 // move changes the phase and sets the deadline that comes with it.
@@ -102,7 +109,7 @@ func (c *conn) onTraffic() {
 // how much of buf belongs to the request; what follows are frames.
 func (c *conn) onRequest(buf []byte) int {
 	before, all := 0, buf
-	if len(c.request) > 0 {
+	if len(c.arrival.request) > 0 {
 		before, all = c.gather(buf)
 	}
 	req, n, err := upgrade.Parse(all)
@@ -118,7 +125,7 @@ func (c *conn) onRequest(buf []byte) int {
 		}
 		return len(buf)
 	}
-	c.request = nil
+	c.arrival = nil
 	c.accept(req)
 	return n - before
 }

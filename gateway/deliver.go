@@ -16,19 +16,22 @@ const (
 // seat is a session's place among those that are served together.
 type seat struct {
 	cohort *cohort
-	place  int // in cohort.members
-	member member
+	member *member // nil: the session was never in a group
+	place  int32   // in cohort.members
+	takes  bool    // the client asked for groups
+	barred bool    // topics are being taken away: it counts as sent away from the cohort that it leaves
+	asking bool    // the hub has been asked for the first of the requests
 }
 
-// subscriber is what a push session in service holds on its loop.
+// subscriber is what a push session in service holds on its loop. Most sessions do
+// nothing most of the time: what only few have stands behind pointers.
 type subscriber struct {
-	filters  []holding   // in order of id
-	requests []*request  // that wait for the source, or for what the hub remembers
-	asking   *request    // of these, the one that the hub has been asked for
+	filters  []holding   // in order of id, the cohort's own
+	requests []*request  // that wait for the source, or for what the hub remembers; nil: none
 	codec    *compressor // of batches; nil: none
 	seat
 
-	perSecond      int // records that the client may send, as it was told
+	perSecond      int32 // records that the client may send, as it was told
 	records, pings allowance
 
 	slow  *backlog // nil: the session keeps up

@@ -26,7 +26,7 @@ func (h *handler) OnOpen(gc gnet.Conn) ([]byte, gnet.Action) {
 			h.gateway.log.Debug("socket", zap.Uint64("conn", c.id), zap.Error(err)) // gone already
 		}
 	}
-	if c.preamble {
+	if c.arrival.preamble {
 		c.move(phasePreamble)
 	} else {
 		c.move(phaseUpgrade)

@@ -51,7 +51,7 @@ type sharing struct {
 
 // sharing is how c may be sealed for, the same for all of a cohort.
 func (c *conn) sharing() sharing {
-	return sharing{takes: c.sub.member.takes, suite: c.sess.Suite()}
+	return sharing{takes: c.sub.takes, suite: c.sess.Suite()}
 }
 
 // key is equal for equal ways to be sealed.
@@ -64,10 +64,8 @@ func (x *sharing) key() byte {
 
 // member is what a session has been told of groups, and sent of the one it is in.
 type member struct {
-	takes    bool     // the client asked for groups
 	in       bool     // of group
 	unmarked bool     // records were sent since the last mark
-	barred   bool     // topics are being taken away: it counts as sent away from the cohort that it leaves
 	group    *group   // whose key the client was given last; it may have been cleared
 	former   []*group // whose keys it was given before and which may go on
 	at       record.GroupPoint
@@ -217,7 +215,11 @@ func (l *loop) sendArena(c *conn, i int) {
 // follow notes that c is sent a record of a group, and gives it the key before if
 // c does not stand right there.
 func (c *conn) follow(x *sealedFrame) {
-	m := &c.sub.member
+	m := c.sub.member
+	if m == nil {
+		m = &member{}
+		c.sub.member = m
+	}
 	if m.group != x.group || !m.in || m.at.Next != x.at.Next {
 		c.mark()
 		c.sendGroupKey(x)
@@ -258,10 +260,10 @@ func (c *conn) sendGroupKey(x *sealedFrame) {
 
 // mark tells the client what it has been sent of its group, if it does not know.
 func (c *conn) mark() {
-	if c.sub == nil || !c.sub.member.unmarked {
+	if c.sub == nil || c.sub.member == nil || !c.sub.member.unmarked {
 		return
 	}
-	m := &c.sub.member
+	m := c.sub.member
 	m.unmarked = false
 	c.loop.scratch.group = wire.AppendGroupMarkFrame(c.loop.scratch.group[:0], m.at.ID, m.at.Next, m.at.Chain[:])
 	c.seal(wire.KindRecord, c.loop.scratch.group)
@@ -270,8 +272,8 @@ func (c *conn) mark() {
 
 // leaveGroup takes c out of its group, if it is in one: batches of its own follow.
 func (c *conn) leaveGroup() {
-	m := &c.sub.member
-	if !m.in {
+	m := c.sub.member
+	if m == nil || !m.in {
 		return
 	}
 	c.mark()
@@ -284,9 +286,9 @@ func (c *conn) leaveGroup() {
 // the cohort any more.
 func (co *cohort) missed(c *conn) {
 	switch g := co.sharing.group; {
-	case c.sub.member.barred:
+	case c.sub.barred:
 		c.expel()
-	case g != nil && c.sub.member.group == g:
+	case g != nil && c.sub.member != nil && c.sub.member.group == g:
 		g.left = true
 	}
 }
@@ -294,10 +296,10 @@ func (co *cohort) missed(c *conn) {
 // expel makes sure that nothing which is sealed from here on opens for c by a key
 // that it was given.
 func (c *conn) expel() {
-	if c.sub == nil {
+	if c.sub == nil || c.sub.member == nil {
 		return
 	}
-	m := &c.sub.member
+	m := c.sub.member
 	if m.group != nil {
 		m.group.expelled = true
 	}

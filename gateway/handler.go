@@ -440,9 +440,9 @@ func membersOf(filters []*heldFilter) (sessions []*conn, theirs map[*conn][]*hel
 // withdraw takes filters away that the session had or waits for: for one cause, or
 // nil for that with which the source refused each. What is collected for it still comes under the key that its group has now; nothing later does.
 func (c *conn) withdraw(gone []*heldFilter, cause error) {
-	c.sub.member.barred = true
+	c.sub.barred = true
 	c.giveBack(gone, false)
-	c.sub.member.barred = false
+	c.sub.barred = false
 	for _, h := range gone {
 		c.send(&wire.ServerFrame{Message: &wire.ServerFrame_Unsubscribed{
 			Unsubscribed: &wire.Unsubscribed{Filters: []string{h.String()}}}})

@@ -13,7 +13,7 @@ const maxHeads = 1024
 type round struct {
 	since      uint64 // index.turn: topics that went on after it are named
 	began      uint64 // since of the next round
-	filter, at int    // where to go on
+	filter, at int32  // where to go on
 }
 
 // heads says how far the session's topics have been sent that went on since it was
@@ -50,8 +50,8 @@ func (l *loop) heads(c *conn) (heads []*wire.TopicHead) {
 
 // next is the topic that the round has come to; nil: it is at its end.
 func (r *round) next(filters []holding) *loopTopic {
-	for ; r.filter < len(filters); r.filter, r.at = r.filter+1, 0 {
-		if topics := filters[r.filter].topics; r.at < len(topics) {
+	for ; int(r.filter) < len(filters); r.filter, r.at = r.filter+1, 0 {
+		if topics := filters[r.filter].topics; int(r.at) < len(topics) {
 			r.at++
 			return topics[r.at-1]
 		}

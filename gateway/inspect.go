@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+	"unique"
 
 	"github.com/sealcast/sealcast/gateway/auth"
 	"github.com/sealcast/sealcast/wire"
@@ -43,19 +44,31 @@ type SessionInfo struct {
 
 // identity is who a push session says it is.
 type identity struct {
-	client, version string // at most maxIdentity bytes each
+	client unique.Handle[clientName]
 
-	grant *auth.Grant // nil before Connect
+	grant *auth.Grant // nil before Connect; everybody without a name has the same
 	stamp *auth.Stamp // nil: the session is not the registered one of its user
 	// noticeAt is when the client is to be told that its token expires, Unix
 	// seconds; 0: it has been told.
 	noticeAt int64
 }
 
+// clientName is what a client calls itself, each at most maxIdentity bytes. Equal
+// ones are kept once.
+type clientName struct{ name, version string }
+
+// named returns what the client has called itself.
+func (w *identity) named() clientName {
+	if w.client == (unique.Handle[clientName]{}) {
+		return clientName{} // the session has ended
+	}
+	return w.client.Value()
+}
+
 // maxIdentity bounds what is kept of a client's name, in bytes.
 const maxIdentity = 64
 
-// shortened is a copy of s that keeps nothing else in memory, cut before a rune.
+// shortened is s, cut before a rune.
 func shortened(s string) string {
 	if len(s) > maxIdentity {
 		cut := maxIdentity
@@ -64,7 +77,7 @@ func shortened(s string) string {
 		}
 		s = s[:cut]
 	}
-	return strings.Clone(s)
+	return s
 }
 
 // Sessions lists up to limit connections with an id above after, in order of id;
@@ -120,11 +133,12 @@ func (c *conn) info() SessionInfo {
 		i.Role = strings.TrimPrefix(pathEcho, "/")
 	}
 	if c.sub != nil {
-		i.Client, i.ClientVersion, i.User = c.sub.who.client, c.sub.who.version, c.user()
+		client := c.sub.who.named()
+		i.Client, i.ClientVersion, i.User = client.name, client.version, c.user()
 		if g := c.sub.who.grant; g != nil {
-			i.Login, i.ExpiresAt = g.Login, g.Expires
+			i.Login, i.ExpiresAt = c.own(g).Login, g.Expires
 		}
-		if c.sub.member.in {
+		if m := c.sub.member; m != nil && m.in {
 			i.Seal = "group"
 		}
 		i.Subscriptions = len(c.sub.filters)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+	"unique"
 
 	"github.com/sealcast/sealcast/fanout"
 	"github.com/sealcast/sealcast/gateway/auth"
@@ -129,7 +130,7 @@ func TestSessionsOfAUser(t *testing.T) {
 	}
 	for _, l := range *g.loops.Load() {
 		l.call(func() {
-			l.index.conns.find(2).sub = &subscriber{who: identity{client: "c", version: "v", grant: &auth.Grant{User: "ann"}}}
+			l.index.conns.find(2).sub = &subscriber{who: identity{client: unique.Make(clientName{"c", "v"}), grant: &auth.Grant{User: "ann"}}}
 		})
 	}
 	got, more, err := g.Sessions(t.Context(), 0, 10, "ann")

@@ -65,7 +65,8 @@ func (g *Gateway) admit(nc net.Conn, refusing chan struct{}) {
 	case !proxied && !g.admission.enter(sourceOf(peer.Addr()), limits.Limits.ConnectionsPerIP):
 		g.refuse(nc, refusing, tooManyOfOne)
 	default:
-		g.enroll(nc, &conn{id: g.lastID.Add(1), remote: peer, counted: !proxied, preamble: proxied && limits.Proxy.Protocol})
+		g.enroll(nc, &conn{id: g.lastID.Add(1), remote: peer, counted: !proxied,
+			arrival: &arrival{preamble: proxied && limits.Proxy.Protocol}})
 	}
 }
 

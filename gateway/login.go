@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 	"time"
+	"unique"
 
 	"go.uber.org/zap"
 
@@ -72,7 +73,7 @@ func (lg *login) seek(ctx context.Context) {
 
 // connect is in 6 for the first message of a session.
 func (c *conn) connect(hello *wire.Connect) {
-	c.sub = &subscriber{who: identity{client: shortened(hello.ClientName), version: shortened(hello.ClientVersion)}}
+	c.sub = &subscriber{who: identity{client: unique.Make(clientName{shortened(hello.ClientName), shortened(hello.ClientVersion)})}}
 	c.move(phaseLogin)
 	verifier := c.loop.settings().Auth.Verifier
 	resumed, err := c.resumed()
@@ -97,13 +98,24 @@ func (c *conn) resumed() (*auth.Grant, error) {
 	return auth.DecodeGrant(g.Identity, g.TokenExpiry, g.Rights)
 }
 
-// anonymous is what holds without authentication.
+// anonymous is what holds without authentication: one grant for all, but for those
+// whose login is another's than this session's.
 func (c *conn) anonymous(resumed *auth.Grant) *auth.Grant {
-	g := &auth.Grant{Login: c.newLogin(), Rights: c.loop.gateway.access.everything}
-	if resumed != nil {
-		g.Login = resumed.Login
+	g := c.loop.gateway.access.anonymous
+	if resumed == nil {
+		return g
 	}
-	return g
+	return &auth.Grant{Login: resumed.Login, Rights: g.Rights}
+}
+
+// own is a grant as this session's: with its login, if it is the grant of all.
+func (c *conn) own(g *auth.Grant) *auth.Grant {
+	if g.Login != "" {
+		return g
+	}
+	mine := *g
+	mine.Login = c.newLogin()
+	return &mine
 }
 
 // newLogin names a login: the gateway, then the session that it began with.
@@ -164,7 +176,7 @@ func (c *conn) onVerified(lg *login) {
 
 // enter lets a session into service.
 func (c *conn) enter(hello *wire.Connect, g *auth.Grant, resumed bool) {
-	err := c.loop.gateway.access.revoked.Check(g)
+	err := c.loop.gateway.access.revoked.Check(c.own(g))
 	if err == nil && g.Expired(time.Unix(c.loop.unix(), 0)) {
 		err = &auth.Refusal{Text: "the token has expired"}
 	}
@@ -181,9 +193,9 @@ func (c *conn) enter(hello *wire.Connect, g *auth.Grant, resumed bool) {
 	}
 	c.countLogin(loginOK)
 	c.audit("login", zap.Bool("resumed", resumed), zap.Stringer("remote", c.remote),
-		zap.String("client", c.sub.who.client), zap.Int64("expires_at", g.Expires))
-	c.sub.codec, c.sub.member.takes = c.loop.agree(hello.Codecs), hello.Groups
-	c.sub.perSecond = c.maxMessages()
+		zap.String("client", c.sub.who.named().name), zap.Int64("expires_at", g.Expires))
+	c.sub.codec, c.sub.takes = c.loop.agree(hello.Codecs), hello.Groups
+	c.sub.perSecond = int32(c.maxMessages())
 	c.move(phaseOpen)
 	c.loop.gateway.log.Debug("client connected", zap.Uint64("conn", c.id),
 		zap.String("client", hello.ClientName), zap.String("version", hello.ClientVersion))
@@ -204,7 +216,7 @@ func (c *conn) sendConnected() {
 		},
 		Version:    c.loop.gateway.opts.Version,
 		ExpiresAtS: uint64(g.Expires),
-		Groups:     opts.GroupSeal && c.sub.member.takes,
+		Groups:     opts.GroupSeal && c.sub.takes,
 	}
 	c.addTicket(m)
 	c.sub.codec.announce(m)
@@ -214,7 +226,7 @@ func (c *conn) sendConnected() {
 
 // addTicket lets the client come back without a full handshake.
 func (c *conn) addTicket(m *wire.Connected) {
-	g := c.sub.who.grant
+	g := c.own(c.sub.who.grant)
 	ticket, nonce, expiry, err := c.sess.NewTicket(session.Grant{
 		Identity: g.User, Rights: g.EncodeRights(), Authenticated: g.Authenticated / 1000, TokenExpiry: g.Expires})
 	if err != nil { // mostly: the settings give none; or the token has more topics than fit

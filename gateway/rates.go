@@ -31,10 +31,10 @@ func (a *allowance) allows(now int64, perSecond int) bool {
 
 // countRecord ends a push session that sends more than it was told it may.
 func (c *conn) countRecord() bool {
-	if c.sub == nil || c.sub.records.allows(c.loop.now, c.sub.perSecond) {
+	if c.sub == nil || c.sub.records.allows(c.loop.now, int(c.sub.perSecond)) {
 		return true
 	}
-	c.end(wire.CloseTooMany, "too many messages: limits.messages_per_second is "+strconv.Itoa(c.sub.perSecond))
+	c.end(wire.CloseTooMany, "too many messages: limits.messages_per_second is "+strconv.Itoa(int(c.sub.perSecond)))
 	return false
 }
 

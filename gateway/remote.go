@@ -51,7 +51,7 @@ func (c *conn) onPreamble(buf []byte) int {
 	case n == 0:
 		return len(buf)
 	}
-	c.request = nil
+	c.arrival.request = nil
 	c.move(phaseUpgrade)
 	if source.IsValid() {
 		c.identify(source)
@@ -62,9 +62,10 @@ func (c *conn) onPreamble(buf []byte) int {
 // gather adds buf to what has come of a request or a header before. It returns
 // how much that was, and everything.
 func (c *conn) gather(buf []byte) (before int, all []byte) {
-	before = len(c.request)
-	c.request = append(c.request, buf...)
-	return before, c.request
+	a := c.arrival
+	before = len(a.request)
+	a.request = append(a.request, buf...)
+	return before, a.request
 }
 
 // identify takes a client's address from a proxy that is trusted and judges it

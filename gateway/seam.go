@@ -50,7 +50,7 @@ func (r *request) withPositions(since []*wire.Position) {
 // waits until its filters are confirmed and what the one before it has brought is
 // sent. A request that repeats a filter so is not answered before the filter holds.
 func (l *loop) proceed(c *conn) {
-	for c.phase == phaseOpen && c.sub.asking == nil && !c.sub.bridging() {
+	for c.phase == phaseOpen && !c.sub.asking && !c.sub.bridging() {
 		if len(c.sub.requests) == 0 || c.sub.requests[0].missing > 0 {
 			return
 		}
@@ -63,7 +63,7 @@ func (l *loop) proceed(c *conn) {
 		for _, h := range r.filters {
 			ask.Filters = append(ask.Filters, h.Filter)
 		}
-		c.sub.asking = r
+		c.sub.asking = true
 		l.index.asked[l.gateway.opts.Hub.Recall(l.id, ask)] = r
 	}
 }
@@ -76,11 +76,11 @@ func (l *loop) recalled(e *fanout.Recalled) {
 	case r != nil && r.fresh && r.conn.phase == phaseOpen:
 		l.serve(r.conn, func(c *conn) { l.refreshed(c, e.Memories) })
 		return
-	case r == nil || r.conn.sub.asking != r:
+	case r == nil || !r.asked():
 		return // the session has ended meanwhile
 	}
 	l.serve(r.conn, func(c *conn) {
-		c.sub.asking = nil
+		c.sub.asking = false
 		memories := make(map[uint32]*fanout.Memory, len(e.Memories))
 		for i := range e.Memories {
 			memories[e.Memories[i].Topic] = &e.Memories[i]
@@ -88,6 +88,12 @@ func (l *loop) recalled(e *fanout.Recalled) {
 		l.grant(r, memories)
 		l.proceed(c)
 	})
+}
+
+// asked tells whether the hub has been asked for the request, and has yet to answer.
+func (r *request) asked() bool {
+	s := r.conn.sub
+	return s.asking && len(s.requests) > 0 && s.requests[0] == r
 }
 
 // grant puts a request's filters into effect at this point of the order, with
@@ -112,7 +118,9 @@ func (l *loop) grant(r *request, memories map[uint32]*fanout.Memory) {
 	if !l.regroup(c, filters) {
 		return
 	}
-	c.sub.requests = slices.Delete(c.sub.requests, 0, 1) // r, as proceed goes by order
+	if c.sub.requests = slices.Delete(c.sub.requests, 0, 1); len(c.sub.requests) == 0 { // r, as proceed goes by order
+		c.sub.requests = nil
+	}
 	entries := l.remember(c, fresh, memories)
 
 	r.keepHeld()

@@ -7,8 +7,7 @@ const wheelSlots = 512
 // timer is a connection's place in its loop's wheel.
 type timer struct {
 	at         int64 // milliseconds of the loop's clock
-	prev, next *conn
-	slot       int
+	prev, next *conn // in the slot
 }
 
 // wheel is a coarse timer wheel: one deadline per connection, set and cleared in
@@ -24,8 +23,8 @@ func tickOf(ms int64) int64 { return ms / coarseTick.Milliseconds() }
 func (w *wheel) set(c *conn, at int64) {
 	w.clear(c)
 	turn := min(max(tickOf(at)+1, w.turn+1), w.turn+wheelSlots-1)
-	slot := int(turn % wheelSlots)
-	c.timer = timer{at: at, slot: slot, next: w.slots[slot]}
+	slot := turn % wheelSlots
+	c.timer, c.slot = timer{at: at, next: w.slots[slot]}, uint16(slot)
 	if c.timer.next != nil {
 		c.timer.next.timer.prev = c
 	}
@@ -40,8 +39,8 @@ func (w *wheel) clear(c *conn) {
 	}
 	if t.prev != nil {
 		t.prev.timer.next = t.next
-	} else if w.slots[t.slot] == c {
-		w.slots[t.slot] = t.next
+	} else if w.slots[c.slot] == c {
+		w.slots[c.slot] = t.next
 	}
 	*t = timer{}
 }

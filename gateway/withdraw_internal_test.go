@@ -25,7 +25,7 @@ func (w *world) follow(filters ...string) *conn {
 	w.connect(c)
 	w.clients = append(w.clients, c)
 	x := c.socket.conn
-	x.sub.member.takes = true
+	x.sub.takes = true
 	x.asks(filters...)
 	for len(w.hub.posted) > 0 {
 		w.deliver(1)

@@ -5,6 +5,7 @@ import "math/bits"
 const (
 	smallestShift = 8 // 256 bytes: the smallest buffer, holds any control frame
 	classes       = 17
+	keepParts     = 1024 // 48 bytes each
 )
 
 // Buffers are the free buffers of one event loop, for messages that do not
@@ -12,8 +13,9 @@ const (
 // with a list of its own; larger ones are left to the garbage collector.
 // There is no lock: only the loop's goroutine may use it.
 type Buffers struct {
-	keep int // bytes kept in one list
-	free [classes][][]byte
+	keep  int // bytes kept in one list
+	free  [classes][][]byte
+	parts []*parts // at most keepParts
 }
 
 // NewBuffers makes an empty set that keeps at most keep bytes of each size.
@@ -60,5 +62,22 @@ func (b *Buffers) put(p []byte) {
 	c := class(cap(p))
 	if c < classes && (len(b.free[c])+1)*cap(p) <= b.keep {
 		b.free[c] = append(b.free[c], p[:0])
+	}
+}
+
+func (b *Buffers) getParts() *parts {
+	last := len(b.parts) - 1
+	if last < 0 {
+		return &parts{}
+	}
+	p := b.parts[last]
+	b.parts = b.parts[:last]
+	return p
+}
+
+// putParts takes parts back whose buffers were put.
+func (b *Buffers) putParts(p *parts) {
+	if *p = (parts{}); len(b.parts) < keepParts {
+		b.parts = append(b.parts, p)
 	}
 }

@@ -31,8 +31,7 @@ const (
 // its connection, as does the pool that its methods are given.
 type Decoder struct {
 	limits    *Limits
-	message   []byte                 // pooled: what has come of a message that is not in one piece
-	control   []byte                 // pooled: the same of a control frame
+	parts     *parts                 // pooled; nil: nothing has come that is not in one piece
 	remaining int                    // payload bytes of the current frame yet to come
 	fragments uint32                 // frames of the current message so far
 	progress  uint32                 // see Progress
@@ -43,6 +42,10 @@ type Decoder struct {
 	op        ws.OpCode              // of the current message; ws.OpContinuation: there is none
 	phase     phase
 }
+
+// parts are what has come of a message, and of a control frame within it, that are
+// not in one piece.
+type parts struct{ message, control []byte } // pooled
 
 // NewDecoder is for one connection to the endpoint with these limits.
 func NewDecoder(limits *Limits) Decoder { return Decoder{limits: limits} }
@@ -61,8 +64,11 @@ func (d *Decoder) Progress() uint32 { return d.progress }
 // Release gives the buffers back and ends decoding. It is called once the
 // connection is closed.
 func (d *Decoder) Release(pool *Buffers) {
-	pool.put(d.message)
-	pool.put(d.control)
+	if d.parts != nil {
+		pool.put(d.parts.message)
+		pool.put(d.parts.control)
+		pool.putParts(d.parts)
+	}
 	*d = Decoder{limits: d.limits, progress: d.progress, phase: phaseEnded}
 }
 
@@ -193,13 +199,21 @@ func (d *Decoder) checkSize(op ws.OpCode, length int) *Error {
 	if op.IsControl() {
 		return nil
 	}
-	if length > d.limits.MessageBytes-len(d.message) {
+	if length > d.limits.MessageBytes-d.collected() {
 		return &Error{wire.CloseTooBig, "the message is larger than allowed"}
 	}
 	if op == ws.OpContinuation && int(d.fragments) >= d.limits.Fragments {
 		return &Error{wire.ClosePolicy, "the message has more fragments than allowed"}
 	}
 	return nil
+}
+
+// collected is how many bytes have come of a message that is not in one piece.
+func (d *Decoder) collected() int {
+	if d.parts == nil {
+		return 0
+	}
+	return len(d.parts.message)
 }
 
 // frameOp is the opcode of the current frame.
@@ -235,9 +249,8 @@ func (d *Decoder) takeData(chunk []byte, pool *Buffers) (ev Event, ok bool, faul
 	d.progress++
 	last := d.remaining == 0 && d.header[0]&finBit != 0
 	message := chunk
-	if !last || len(d.message) > 0 {
-		d.message = pool.append(d.message, chunk)
-		message = d.message
+	if !last || d.collected() > 0 {
+		message = d.collect(pool, chunk)
 	}
 	if d.op == ws.OpText {
 		incomplete, valid := checkUTF8(message[len(message)-len(chunk)-int(d.partial):])
@@ -250,18 +263,33 @@ func (d *Decoder) takeData(chunk []byte, pool *Buffers) (ev Event, ok bool, faul
 		return Event{}, false, nil
 	}
 	ev = Event{Op: d.op, Payload: message}
-	pool.put(d.message)
-	d.message, d.op = nil, ws.OpContinuation
+	if d.parts != nil {
+		pool.put(d.parts.message)
+		pool.putParts(d.parts) // no control frame is within a frame
+		d.parts = nil
+	}
+	d.op = ws.OpContinuation
 	return ev, true, nil
+}
+
+// collect adds to a message that is not in one piece.
+func (d *Decoder) collect(pool *Buffers, chunk []byte) []byte {
+	if d.parts == nil {
+		if len(chunk) == 0 {
+			return nil
+		}
+		d.parts = pool.getParts()
+	}
+	d.parts.message = pool.append(d.parts.message, chunk)
+	return d.parts.message
 }
 
 // takeControl adds to the control frame; ok when that completes it.
 func (d *Decoder) takeControl(op ws.OpCode, chunk []byte, pool *Buffers) (ev Event, ok bool, fault *Error) {
 	last := d.remaining == 0
 	payload := chunk
-	if !last || len(d.control) > 0 {
-		d.control = pool.append(d.control, chunk)
-		payload = d.control
+	if !last || d.parts != nil && len(d.parts.control) > 0 {
+		payload = d.collectControl(pool, chunk)
 	}
 	if op == ws.OpClose {
 		if fault := checkClose(payload, last); fault != nil {
@@ -271,8 +299,7 @@ func (d *Decoder) takeControl(op ws.OpCode, chunk []byte, pool *Buffers) (ev Eve
 	if !last {
 		return Event{}, false, nil
 	}
-	pool.put(d.control)
-	d.control = nil
+	d.endControl(pool)
 	if d.op == ws.OpContinuation {
 		d.progress++ // no message waits, so this is no dawdling
 	}
@@ -280,4 +307,29 @@ func (d *Decoder) takeControl(op ws.OpCode, chunk []byte, pool *Buffers) (ev Eve
 		d.Release(pool)
 	}
 	return Event{Op: op, Payload: payload}, true, nil
+}
+
+// collectControl adds to a control frame that is not in one piece.
+func (d *Decoder) collectControl(pool *Buffers, chunk []byte) []byte {
+	if d.parts == nil {
+		if len(chunk) == 0 {
+			return nil
+		}
+		d.parts = pool.getParts()
+	}
+	d.parts.control = pool.append(d.parts.control, chunk)
+	return d.parts.control
+}
+
+// endControl gives back what a control frame was collected in.
+func (d *Decoder) endControl(pool *Buffers) {
+	if d.parts == nil {
+		return
+	}
+	pool.put(d.parts.control)
+	d.parts.control = nil
+	if d.op == ws.OpContinuation { // nor a message
+		pool.putParts(d.parts)
+		d.parts = nil
+	}
 }
