@@ -112,6 +112,9 @@ func (c *Control) read(ctx context.Context, client redis.UniversalClient, peer P
 		if lived {
 			failures = 0
 		}
+		if cluster, ok := client.(*redis.ClusterClient); ok {
+			cluster.ReloadState(ctx) // its hooks do not see subscriptions, and by itself it looks after ten seconds
+		}
 		if ctx.Err() == nil {
 			c.note(err)
 		}

@@ -22,18 +22,26 @@ import (
 // site is gateways of one Redis, one key and one set of ticket keys.
 type site struct {
 	t       testing.TB
-	redis   *redistest.Server
+	redis   *redistest.Server // nil: they are several
+	access  fanout.Redis
 	key     *session.StaticKey
 	tickets *session.TicketKeys
 	change  func(*gateway.Options)
 }
 
 func newSite(t *testing.T, change func(*gateway.Options)) *site {
+	redis := redistest.Start(t)
+	x := newSiteOn(t, fanout.Redis{Addrs: []string{redis.Addr}}, change)
+	x.redis = redis
+	return x
+}
+
+func newSiteOn(t *testing.T, access fanout.Redis, change func(*gateway.Options)) *site {
 	key, err := session.GenerateStaticKey(rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &site{t: t, redis: redistest.Start(t), key: key, tickets: ticketKeys(t), change: change}
+	return &site{t: t, access: access, key: key, tickets: ticketKeys(t), change: change}
 }
 
 // member is one gateway of a site.
@@ -44,7 +52,7 @@ type member struct {
 
 func (x *site) start() *member {
 	x.t.Helper()
-	control := fanout.NewControl(fanout.Redis{Addrs: []string{x.redis.Addr}}, "default", zap.NewNop())
+	control := fanout.NewControl(x.access, "default", zap.NewNop())
 	s := start(x.t, withTokens(x.t, func(o *gateway.Options) {
 		withTickets(x.key, x.tickets, time.Now)(o)
 		o.Control = control
@@ -105,6 +113,60 @@ func TestRevocationHoldsForAllGateways(t *testing.T) {
 	if _, err := other.Subscribe(t.Context(), "md:a"); err != nil {
 		t.Errorf("bob's session: %v", err)
 	}
+}
+
+// TestGatewaysAgreeOverSeveralServers: revocations and logins are heard by all
+// gateways over sentinels and a cluster, too, and again once another server has the
+// place of one that was lost.
+func TestGatewaysAgreeOverSeveralServers(t *testing.T) {
+	for name, start := range map[string]func(*testing.T) (fanout.Redis, func()){
+		"sentinel": func(t *testing.T) (fanout.Redis, func()) {
+			s := redistest.StartSentinels(t)
+			return fanout.Redis{Topology: fanout.Sentinel, Master: redistest.MasterName, Addrs: s.Addrs()}, func() {
+				master := s.Master()
+				master.Kill()
+				s.WaitFailover(master)
+			}
+		},
+		"cluster": func(t *testing.T) (fanout.Redis, func()) {
+			c := redistest.StartCluster(t)
+			return fanout.Redis{Topology: fanout.Cluster, Addrs: c.Addrs()}, func() {
+				const kept = "sealcast:control:default"
+				owner := c.Owner(kept)
+				owner.Kill()
+				c.WaitOwnerNot(kept, owner)
+				c.WaitComplete()
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			access, fail := start(t)
+			x := newSiteOn(t, access, onDuplicate(auth.DuplicateReplace))
+			a, b := x.start(), x.start()
+			x.expectAgreement(a, b, "before")
+			fail()
+			connected := func() bool { return a.control.Stats().Connected && b.control.Stats().Connected }
+			eventually(t, "the others are heard", connected)
+			x.expectAgreement(b, a, "after")
+			late := x.start() // it was not there
+			eventually(t, "all is known", func() bool { page, _ := late.Revocations("", 10); return len(page) == 2 })
+		})
+	}
+}
+
+// expectAgreement has one gateway hear of a login and of a ban at the other. What is
+// said while Redis changes its master is made up for later.
+func (x *site) expectAgreement(g, other *member, user string) {
+	x.t.Helper()
+	t := x.t
+	first := g.mustDialAs(t, token(t, user, time.Hour))
+	second := other.mustDialAs(t, token(t, user, time.Hour))
+	expectEnd(t, first, wire.CloseReplaced)
+	if _, err := g.Revoke(t.Context(), auth.KindUser, user, time.Hour, "test"); err != nil {
+		t.Fatal(err)
+	}
+	expectEnd(t, second, wire.CloseForbidden)
 }
 
 // TestRevocationOutlivesRedis: gateways keep their lists, and give them back to a
