@@ -132,9 +132,15 @@ func watch(t *testing.T, g *gateway, topic string, filters ...string) *watcher {
 // at the source are nobody's, so the first ones may get lost.
 func (w *watcher) awaitTick(r *redistest.Server, payload string, within time.Duration) {
 	w.t.Helper()
-	limit := time.After(within)
 	c := r.Connect()
 	defer c.Close()
+	w.await(func() { c.Publish(w.topic, payload) }, payload, within)
+}
+
+// await publishes until the payload arrives.
+func (w *watcher) await(publish func(), payload string, within time.Duration) {
+	w.t.Helper()
+	limit := time.After(within)
 	again := time.NewTicker(10 * time.Millisecond)
 	defer again.Stop()
 	for {
@@ -147,7 +153,7 @@ func (w *watcher) awaitTick(r *redistest.Server, payload string, within time.Dur
 				return
 			}
 		case <-again.C:
-			c.Publish(w.topic, payload)
+			publish()
 		case <-limit:
 			w.t.Fatalf("no tick within %v", within)
 		}

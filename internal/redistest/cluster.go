@@ -30,15 +30,14 @@ func StartCluster(t testing.TB, args ...string) *Cluster {
 	t.Helper()
 	c := &Cluster{t: t}
 	for i := range 2 * len(slotsOf) {
-		bus := freePort(t)
-		s := Start(t, append([]string{"--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "500",
+		s := Start(t, append([]string{"--cluster-enabled", "yes", "--cluster-port", FreePort, "--cluster-node-timeout", "500",
 			"--cluster-allow-replica-migration", "no", "--repl-diskless-sync-delay", "0"}, args...)...)
 		c.Nodes = append(c.Nodes, s)
 		c.ids = append(c.ids, s.Do("CLUSTER", "MYID"))
 		s.Do("CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1))
 		_, port, _ := net.SplitHostPort(c.Nodes[0].Addr)
 		if s != c.Nodes[0] {
-			s.Do("CLUSTER", "MEET", "127.0.0.1", port, busOf(c.Nodes[0]))
+			s.Do("CLUSTER", "MEET", "127.0.0.1", port, c.Nodes[0].Setting("--cluster-port"))
 		}
 	}
 	for i, span := range slotsOf {
@@ -62,10 +61,6 @@ func freePort(t testing.TB) string {
 	defer l.Close()
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	return port
-}
-
-func busOf(s *Server) string {
-	return s.args[slices.Index(s.args, "--cluster-port")+1]
 }
 
 // Addrs lists all nodes.

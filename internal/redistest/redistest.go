@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -43,6 +44,9 @@ func Start(t testing.TB, args ...string) *Server {
 	return s
 }
 
+// FreePort stands in the arguments of a server for a port that nobody uses.
+const FreePort = "FREE-PORT"
+
 // Reserve picks a port for a server that is started later, by Restart.
 func Reserve(t testing.TB, args ...string) *Server {
 	t.Helper()
@@ -55,9 +59,17 @@ func Reserve(t testing.TB, args ...string) *Server {
 	s := &Server{Addr: l.Addr().String(), t: t, port: port, dir: t.TempDir()}
 	s.args = append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
 		"--dir", s.dir, "--enable-debug-command", "local"}, args...)
+	for i, arg := range s.args {
+		if arg == FreePort {
+			s.args[i] = freePort(t)
+		}
+	}
 	t.Cleanup(s.Kill)
 	return s
 }
+
+// Setting is the argument behind a name on the server's command line.
+func (s *Server) Setting(name string) string { return s.args[slices.Index(s.args, name)+1] }
 
 // Restart starts the server on its port, after Kill or for the first time.
 func (s *Server) Restart() {
