@@ -15,8 +15,8 @@ export function settings(redis: Redis): Record<string, string> {
 }
 
 export function programOf(debianPackage: string, ...names: string[]): string {
-  const found = names.map((name) => `/usr/bin/${name}`).find((path) => existsSync(path));
-  if (!found) throw new Error(`none of ${names.join(", ")} in /usr/bin: install the package ${debianPackage}`);
+  const found = names.flatMap((name) => [`/usr/bin/${name}`, `/usr/sbin/${name}`]).find((path) => existsSync(path));
+  if (!found) throw new Error(`none of ${names.join(", ")} in /usr/bin or /usr/sbin: install the package ${debianPackage}`);
   return found;
 }
 
