@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"strconv"
@@ -12,25 +11,10 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/sealcast/sealcast/internal/testnet"
 	"github.com/sealcast/sealcast/session"
 	"github.com/sealcast/sealcast/wire"
 )
-
-// cutAfter ends a connection after so many bytes of the gateway's.
-type cutAfter struct {
-	net.Conn
-	left int
-}
-
-func (c *cutAfter) Read(p []byte) (int, error) {
-	if c.left == 0 {
-		c.Conn.Close()
-		return 0, io.EOF
-	}
-	n, err := c.Conn.Read(p[:min(len(p), c.left)])
-	c.left -= n
-	return n, err
-}
 
 // market is a gateway's memory of topics, for as many connections as come.
 type market struct {
@@ -260,7 +244,7 @@ func cutAtRandom(t *testing.T, seed byte) witnessed {
 		if m.over.Load() || err != nil {
 			return conn, err
 		}
-		return &cutAfter{conn, 1 + schedule.IntN(1500)}, nil
+		return &testnet.Cut{Conn: conn, Left: 1 + schedule.IntN(1500)}, nil
 	}
 	w := witnessed{witness: witness{at: map[string]Position{}}}
 	var c *Client

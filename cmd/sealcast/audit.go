@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/sealcast/sealcast/internal/advice"
 	"github.com/sealcast/sealcast/internal/config"
 )
 
@@ -49,7 +50,7 @@ func newAuditLog(settings config.Audit, log *logger) (*auditLog, error) {
 	if a.path != "" {
 		file, err := openAudit(a.path)
 		if err != nil {
-			return nil, advise(fmt.Errorf("audit.file: %w", err), "name a file in a folder that exists and that the gateway may write to")
+			return nil, advice.Failed(fmt.Errorf("audit.file: %w", err), "name a file in a folder that exists and that the gateway may write to")
 		}
 		a.out, level = file, zapcore.InfoLevel
 	}

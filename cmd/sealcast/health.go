@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sealcast/sealcast/internal/advice"
 	"github.com/sealcast/sealcast/internal/config"
 )
 
@@ -57,7 +58,7 @@ func probe(listen, path string) (string, error) {
 	}
 	resp, err := (&http.Transport{Proxy: nil}).RoundTrip(req)
 	if err != nil {
-		return "", advise(fmt.Errorf("%s: %w", url, err), "is a gateway running with this admin.listen?")
+		return "", advice.Failed(fmt.Errorf("%s: %w", url, err), "is a gateway running with this admin.listen?")
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, healthAnswer))
@@ -66,7 +67,7 @@ func probe(listen, path string) (string, error) {
 	case err != nil:
 		return "", fmt.Errorf("%s: %w", url, err)
 	case resp.StatusCode != http.StatusOK:
-		return "", advise(fmt.Errorf("%s: %s: %s", url, resp.Status, text), "the text says what is missing; the gateway's log says since when")
+		return "", advice.Failed(fmt.Errorf("%s: %s: %s", url, resp.Status, text), "the text says what is missing; the gateway's log says since when")
 	}
 	return text, nil
 }

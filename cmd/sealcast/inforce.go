@@ -11,6 +11,7 @@ import (
 
 	"github.com/sealcast/sealcast/crypto/suite"
 	"github.com/sealcast/sealcast/gateway/auth"
+	"github.com/sealcast/sealcast/internal/advice"
 	"github.com/sealcast/sealcast/internal/config"
 	"github.com/sealcast/sealcast/session"
 	"github.com/sealcast/sealcast/wire/codec"
@@ -137,9 +138,9 @@ func readDictionary(name, path string) (*codec.Dictionary, error) {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		return nil, advise(fmt.Errorf("%s: %w", name, err), "make one with "+command+path+"`")
+		return nil, advice.Failed(fmt.Errorf("%s: %w", name, err), "make one with "+command+path+"`")
 	case !info.Mode().IsRegular() || info.Size() > codec.MaxDictionary:
-		return nil, advise(fmt.Errorf("%s %s is not a file of at most %d bytes", name, path, codec.MaxDictionary), "make one with "+command+path+"`")
+		return nil, advice.Failed(fmt.Errorf("%s %s is not a file of at most %d bytes", name, path, codec.MaxDictionary), "make one with "+command+path+"`")
 	}
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -147,7 +148,7 @@ func readDictionary(name, path string) (*codec.Dictionary, error) {
 	}
 	d, err := codec.ParseDictionary(content)
 	if err != nil {
-		return nil, advise(fmt.Errorf("%s %s: %w", name, path, err), "make one with "+command+path+"`")
+		return nil, advice.Failed(fmt.Errorf("%s %s: %w", name, path, err), "make one with "+command+path+"`")
 	}
 	return d, nil
 }

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/sealcast/sealcast/internal/advice"
 	"github.com/sealcast/sealcast/session"
 )
 
@@ -27,7 +28,7 @@ func readKey(name, path string) (*session.StaticKey, error) {
 	}
 	key, err := session.ParseStaticKey(content)
 	if err != nil {
-		return nil, advise(fmt.Errorf("%s %s: %w", name, path, err), "it must be as `sealcast keygen` wrote it")
+		return nil, advice.Failed(fmt.Errorf("%s %s: %w", name, path, err), "it must be as `sealcast keygen` wrote it")
 	}
 	return key, nil
 }
@@ -42,7 +43,7 @@ func readTicketKeys(name, path string) ([][]byte, error) {
 	}
 	keys, err := parseTicketKeys(content)
 	if err != nil {
-		return nil, advise(fmt.Errorf("%s %s: %w", name, path, err), "it must be as `"+command+"` wrote it")
+		return nil, advice.Failed(fmt.Errorf("%s %s: %w", name, path, err), "it must be as `"+command+"` wrote it")
 	}
 	return keys, nil
 }
@@ -92,7 +93,7 @@ func newTicketKey() []byte {
 func readPrivate(name, path, command string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe must not hold up the start
 	if err != nil {
-		return nil, advise(fmt.Errorf("%s: %w", name, err), "make one with `"+command+" -o "+path+"`")
+		return nil, advice.Failed(fmt.Errorf("%s: %w", name, err), "make one with `"+command+" -o "+path+"`")
 	}
 	defer f.Close()
 	info, err := f.Stat()
@@ -100,11 +101,11 @@ func readPrivate(name, path, command string) ([]byte, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", name, err)
 	case !info.Mode().IsRegular():
-		return nil, advise(fmt.Errorf("%s %s is not a regular file", name, path), "name the file that `"+command+"` wrote")
+		return nil, advice.Failed(fmt.Errorf("%s %s is not a regular file", name, path), "name the file that `"+command+"` wrote")
 	case exposed(info, os.Geteuid()):
-		return nil, advise(fmt.Errorf("%s %s has mode %04o: others than its owner may use it", name, path, info.Mode().Perm()), "chmod 600 "+path)
+		return nil, advice.Failed(fmt.Errorf("%s %s has mode %04o: others than its owner may use it", name, path, info.Mode().Perm()), "chmod 600 "+path)
 	case info.Size() > maxKeyFile:
-		return nil, advise(fmt.Errorf("%s %s is longer than %d bytes", name, path, maxKeyFile), "it must be as `"+command+"` wrote it")
+		return nil, advice.Failed(fmt.Errorf("%s %s is longer than %d bytes", name, path, maxKeyFile), "it must be as `"+command+"` wrote it")
 	}
 	content, err := io.ReadAll(io.LimitReader(f, maxKeyFile))
 	if err != nil {
@@ -134,7 +135,7 @@ func writeKey(path string, content []byte, force bool, exists string) error {
 	}
 	err := createPrivate(target, content)
 	if errors.Is(err, fs.ErrExist) {
-		return advise(fmt.Errorf("key file %s exists already", path), exists)
+		return advice.Failed(fmt.Errorf("key file %s exists already", path), exists)
 	}
 	if err == nil && force {
 		if err = replace(path, target); err != nil {
@@ -142,7 +143,7 @@ func writeKey(path string, content []byte, force bool, exists string) error {
 		}
 	}
 	if err != nil {
-		return advise(fmt.Errorf("key file: %w", err), "name a file in a folder that exists and that you may write to, with -o FILE")
+		return advice.Failed(fmt.Errorf("key file: %w", err), "name a file in a folder that exists and that you may write to, with -o FILE")
 	}
 	return nil
 }

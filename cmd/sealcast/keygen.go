@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 
+	"github.com/sealcast/sealcast/internal/advice"
 	"github.com/sealcast/sealcast/session"
 )
 
@@ -26,9 +27,9 @@ func (a *app) keygen(args []string) error {
 	}
 	switch {
 	case *rotate && !*ticket:
-		return misuse("keygen: --rotate is for ticket keys", "add --ticket; a new static key needs a file of its own, because clients must know its pin before it is used")
+		return advice.Misuse("keygen: --rotate is for ticket keys", "add --ticket; a new static key needs a file of its own, because clients must know its pin before it is used")
 	case *rotate && *force:
-		return misuse("keygen: --rotate and --force exclude each other", "--rotate keeps the key that was in use, --force forgets it")
+		return advice.Misuse("keygen: --rotate and --force exclude each other", "--rotate keeps the key that was in use, --force forgets it")
 	case *rotate:
 		return a.rotateTicketKeys(cmp.Or(*path, defaultTicketKeyFile))
 	case *ticket:

@@ -15,15 +15,16 @@ import (
 	"golang.org/x/term"
 
 	"github.com/sealcast/sealcast/fanout"
+	"github.com/sealcast/sealcast/internal/advice"
 	"github.com/sealcast/sealcast/internal/config"
 	"github.com/sealcast/sealcast/internal/version"
 )
 
 // Exit statuses.
 const (
-	statusDone   = 0
-	statusFailed = 1
-	statusUsage  = 2 // also faulty settings
+	statusDone   = advice.StatusDone
+	statusFailed = advice.StatusFailed
+	statusUsage  = advice.StatusUsage // also faulty settings
 )
 
 func main() {
@@ -98,9 +99,9 @@ func (a *app) command(args []string) error {
 	case "help", "-h", "-help", "--help":
 		return a.print(usage)
 	case "":
-		return misuse("no command given", "one of serve, config, keygen, health, version; `sealcast help` tells more")
+		return advice.Misuse("no command given", "one of serve, config, keygen, health, version; `sealcast help` tells more")
 	}
-	return misuse(fmt.Sprintf("unknown command %q", name), "one of serve, config, keygen, health, version; `sealcast help` tells more")
+	return advice.Misuse(fmt.Sprintf("unknown command %q", name), "one of serve, config, keygen, health, version; `sealcast help` tells more")
 }
 
 func (a *app) version(args []string) error {
@@ -119,34 +120,14 @@ func (a *app) print(s string) error {
 	return nil
 }
 
-// failure is an error with advice and an exit status.
-type failure struct {
-	err    error
-	hint   string
-	status int
-}
-
-func (f *failure) Error() string { return f.err.Error() }
-func (f *failure) Unwrap() error { return f.err }
-
-// misuse is a command line that cannot be followed.
-func misuse(text, hint string) error {
-	return &failure{errors.New(text), hint, statusUsage}
-}
-
-// advise adds a hint to an error that ends the program with status 1.
-func advise(err error, hint string) error {
-	return &failure{err, hint, statusFailed}
-}
-
-// advice is one thing that is wrong, and what to do about it.
-type advice struct{ text, hint string }
+// fault is one thing that is wrong, and what to do about it.
+type fault struct{ text, hint string }
 
 // explain lists all that an error says, and the exit status it stands for.
-func explain(err error) (list []advice, status int) {
+func explain(err error) (list []fault, status int) {
 	if faults, ok := errors.AsType[config.Faults](err); ok {
 		for _, f := range faults {
-			list = append(list, advice{f.Error(), f.Hint})
+			list = append(list, fault{f.Error(), f.Hint})
 		}
 		return list, statusUsage
 	}
@@ -157,26 +138,17 @@ func explain(err error) (list []advice, status int) {
 		}
 		return list, status
 	}
-	if f, ok := errors.AsType[*failure](err); ok {
-		return []advice{{err.Error(), f.hint}}, f.status
-	}
-	return []advice{{err.Error(), ""}}, statusFailed
+	known := advice.Of(err)
+	return []fault{{err.Error(), known.Hint}}, known.Status
 }
 
 // report prints an error for a person and returns the exit status it stands for.
 func (a *app) report(err error) int {
 	list, status := explain(err)
 	for _, one := range list {
-		a.complain(one.text, one.hint)
+		advice.Write(a.stderr, "sealcast", one.text, one.hint)
 	}
 	return status
-}
-
-func (a *app) complain(text, hint string) {
-	fmt.Fprintf(a.stderr, "sealcast: error: %s\n", text)
-	if hint != "" {
-		fmt.Fprintf(a.stderr, "hint: %s\n", hint)
-	}
 }
 
 // newFlags returns an empty set of flags that leaves all printing to report.
@@ -195,11 +167,11 @@ func (a *app) parse(flags *flag.FlagSet, args []string, operands int) (help bool
 	case errors.Is(err, flag.ErrHelp):
 		return true, a.print(usage)
 	case err != nil:
-		return false, misuse(flags.Name()+": "+err.Error(), hint)
+		return false, advice.Misuse(flags.Name()+": "+err.Error(), hint)
 	case flags.NArg() > operands:
-		return false, misuse(fmt.Sprintf("%s: unexpected argument %q", flags.Name(), flags.Arg(operands)), hint)
+		return false, advice.Misuse(fmt.Sprintf("%s: unexpected argument %q", flags.Name(), flags.Arg(operands)), hint)
 	case flags.NArg() < operands:
-		return false, misuse(flags.Name()+": an argument is missing", hint)
+		return false, advice.Misuse(flags.Name()+": an argument is missing", hint)
 	}
 	return false, nil
 }

@@ -5,6 +5,8 @@ import (
 	"crypto/x509"
 	"fmt"
 	"os"
+
+	"github.com/sealcast/sealcast/internal/advice"
 )
 
 // loadRedisTLS reads the certificates for connections to Redis.
@@ -24,7 +26,7 @@ func (f *inForce) loadRedisTLS() error {
 	if c.Cert != "" {
 		pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
 		if err != nil {
-			return advise(fmt.Errorf("redis.tls.cert, redis.tls.key: %w", err), "name PEM files of a certificate and of its key")
+			return advice.Failed(fmt.Errorf("redis.tls.cert, redis.tls.key: %w", err), "name PEM files of a certificate and of its key")
 		}
 		settings.Certificates = []tls.Certificate{pair}
 	}
@@ -36,11 +38,11 @@ func (f *inForce) loadRedisTLS() error {
 func readAuthorities(name, path string) (*x509.CertPool, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
-		return nil, advise(fmt.Errorf("%s: %w", name, err), "name a PEM file with the certificate of the authority")
+		return nil, advice.Failed(fmt.Errorf("%s: %w", name, err), "name a PEM file with the certificate of the authority")
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(content) {
-		return nil, advise(fmt.Errorf("%s %s holds no certificate", name, path), "name a PEM file with the certificate of the authority")
+		return nil, advice.Failed(fmt.Errorf("%s %s holds no certificate", name, path), "name a PEM file with the certificate of the authority")
 	}
 	return roots, nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/sealcast/sealcast/fanout"
 	"github.com/sealcast/sealcast/gateway"
 	"github.com/sealcast/sealcast/gateway/admin"
+	"github.com/sealcast/sealcast/internal/advice"
 	"github.com/sealcast/sealcast/internal/config"
 	"github.com/sealcast/sealcast/internal/embedded"
 )
@@ -123,7 +124,7 @@ func listenFailure(key, address string, err error) error {
 			hint = "ports below 1024 need privileges; choose another with --set " + key + "=HOST:PORT"
 		}
 	}
-	return advise(fmt.Errorf("%s %s: %s", key, address, text), hint)
+	return advice.Failed(fmt.Errorf("%s %s: %s", key, address, text), hint)
 }
 
 // startSource starts the hub, and before it the embedded Redis if that is wanted.

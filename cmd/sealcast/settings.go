@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 
+	"github.com/sealcast/sealcast/internal/advice"
 	"github.com/sealcast/sealcast/internal/config"
 )
 
@@ -19,7 +20,7 @@ func (a *app) config(args []string) error {
 	case "show":
 		return a.configShow(args)
 	}
-	return misuse(fmt.Sprintf("config: unknown command %q", name), "`sealcast config check FILE` or `sealcast config show`")
+	return advice.Misuse(fmt.Sprintf("config: unknown command %q", name), "`sealcast config check FILE` or `sealcast config show`")
 }
 
 // configCheck judges a file together with the environment, as serve would.

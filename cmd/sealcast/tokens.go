@@ -13,6 +13,7 @@ import (
 
 	"github.com/sealcast/sealcast/gateway"
 	"github.com/sealcast/sealcast/gateway/auth"
+	"github.com/sealcast/sealcast/internal/advice"
 	"github.com/sealcast/sealcast/internal/config"
 )
 
@@ -35,7 +36,7 @@ func (f *inForce) loadTokenKeys(before *inForce) error {
 	for i := range c.Keys {
 		keys, err := c.Keys[i].Parse(readTokenKey)
 		if err != nil {
-			faults = append(faults, advise(fmt.Errorf("auth.keys[%d] %s: %w", i, c.Keys[i].File, err),
+			faults = append(faults, advice.Failed(fmt.Errorf("auth.keys[%d] %s: %w", i, c.Keys[i].File, err),
 				"name a file with a public key in PEM, a JSON Web Key or a set of them; or, with alg: HS256, a secret"))
 		}
 		options.Keys = append(options.Keys, keys...)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sealcast/sealcast/client"
 	"github.com/sealcast/sealcast/crypto/suite"
+	"github.com/sealcast/sealcast/internal/advice"
 	"github.com/sealcast/sealcast/internal/cryptobench"
 	"github.com/sealcast/sealcast/internal/loadgen"
 	"github.com/sealcast/sealcast/internal/loadgen/report"
@@ -56,13 +57,13 @@ func (g *gatewayFlags) declare(a *app, f *flags) {
 func (g *gatewayFlags) check(f *flags) error {
 	switch {
 	case g.start == (g.url != ""):
-		return misuse(f.Name()+": either the URL of a running gateway or --start", "for example ws://127.0.0.1:8080/echo")
+		return advice.Misuse(f.Name()+": either the URL of a running gateway or --start", "for example ws://127.0.0.1:8080/echo")
 	case !g.start && (g.program != "" || len(g.set) > 0 || len(g.vary) > 0):
-		return misuse("--gateway, --set and --vary belong to --start", "a running gateway has its own settings")
+		return advice.Misuse("--gateway, --set and --vary belong to --start", "a running gateway has its own settings")
 	case g.start && (g.admin != "" || g.insecure || len(g.keys) > 0):
-		return misuse("--admin, --key and --insecure belong to a running gateway", "with --start they are known")
+		return advice.Misuse("--admin, --key and --insecure belong to a running gateway", "with --start they are known")
 	case strings.HasPrefix(g.url, "wss://"):
-		return misuse("load is put on ws:// only", "name the gateway itself, behind whatever ends TLS")
+		return advice.Misuse("load is put on ws:// only", "name the gateway itself, behind whatever ends TLS")
 	}
 	return nil
 }
@@ -115,7 +116,7 @@ func (a *app) prepare(ctx context.Context, b *load) (*bed, error) {
 func parseHybrid(text string) (session.PostQuantum, error) {
 	mode, err := session.ParsePostQuantum(text)
 	if err != nil {
-		return 0, misuse("--post-quantum: "+err.Error(), "")
+		return 0, advice.Misuse("--post-quantum: "+err.Error(), "")
 	}
 	return mode, nil
 }
@@ -147,7 +148,7 @@ func (a *app) find(ctx context.Context, b *load, d *bed) error {
 	d.variants = []variant{{"", d.env.Gateways}}
 	if b.gw.admin != "" {
 		if gw.Admin, err = target.NewAdmin(b.gw.admin, b.gw.adminToken); err != nil {
-			return misuse("--admin: "+err.Error(), "for example http://127.0.0.1:8081")
+			return advice.Misuse("--admin: "+err.Error(), "for example http://127.0.0.1:8081")
 		}
 	}
 	return a.connect(&b.gw.connection, b.gw.url, func(opts client.Options) error {
@@ -170,7 +171,7 @@ func (g *gatewayFlags) named() (*loadgen.Gateway, error) {
 	const hint = "a gateway's address looks like ws://127.0.0.1:8080/echo"
 	u, err := url.Parse(g.url)
 	if err != nil || u.Scheme != "ws" || u.Hostname() == "" {
-		return nil, misuse(fmt.Sprintf("%q is no address of a gateway", g.url), hint)
+		return nil, advice.Misuse(fmt.Sprintf("%q is no address of a gateway", g.url), hint)
 	}
 	port := u.Port()
 	if port == "" {
@@ -210,7 +211,7 @@ func (b *load) benchSettings() []string {
 func (a *app) startGateways(ctx context.Context, b *load, d *bed) error {
 	program, err := target.FindGateway(b.gw.program)
 	if err != nil {
-		return failed(err, "build it with \"make build\", or name it with --gateway")
+		return advice.Failed(err, "build it with \"make build\", or name it with --gateway")
 	}
 	more, err := a.startSource(ctx, b, d)
 	if err != nil {
@@ -250,7 +251,7 @@ func variants(vary []string) ([][]string, error) {
 	for _, v := range vary {
 		key, values, ok := strings.Cut(v, "=")
 		if !ok || key == "" {
-			return nil, misuse(fmt.Sprintf("--vary: %q is not KEY=VALUE|VALUE", v), "for example --vary 'batch.max_delay=0s|5ms'")
+			return nil, advice.Misuse(fmt.Sprintf("--vary: %q is not KEY=VALUE|VALUE", v), "for example --vary 'batch.max_delay=0s|5ms'")
 		}
 		var next [][]string
 		for _, before := range all {
@@ -322,7 +323,7 @@ func (d *bed) describe(ctx context.Context) error {
 		if len(gw.Pins) == 0 && gw.Ended != nil {
 			key, err := session.ParsePin(info.PublicKey)
 			if err != nil {
-				return failed(err, "")
+				return advice.Failed(err, "")
 			}
 			gw.Pins, d.accepted = []session.PublicKey{key}, append([]string{suite.Plain.String()}, info.Suites...)
 		}
@@ -385,7 +386,7 @@ func (d *bed) chooseSuites(wanted []string) error {
 	}
 	for _, name := range wanted {
 		if _, ok := suite.ByName(name); !ok && name != loadgen.WebSocket {
-			return misuse(fmt.Sprintf("--suites: there is no suite %q", name), "one of "+suiteNames(suite.All())+"; for /echo also "+loadgen.WebSocket)
+			return advice.Misuse(fmt.Sprintf("--suites: there is no suite %q", name), "one of "+suiteNames(suite.All())+"; for /echo also "+loadgen.WebSocket)
 		}
 		if name != loadgen.WebSocket && !slices.Contains(d.accepted, name) {
 			return refused(fmt.Errorf("the gateway does not accept the suite %s", name), "it accepts "+strings.Join(d.accepted, ", "))
@@ -412,7 +413,7 @@ func (d *bed) chooseSources(b *load) error {
 	for _, s := range b.how.sources {
 		addr, err := netip.ParseAddr(s)
 		if err != nil {
-			return misuse(fmt.Sprintf("--sources: %q is no address", s), "for example 127.0.0.2,127.0.0.3")
+			return advice.Misuse(fmt.Sprintf("--sources: %q is no address", s), "for example 127.0.0.2,127.0.0.3")
 		}
 		d.env.Sources = append(d.env.Sources, addr)
 	}

@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/sealcast/sealcast/internal/advice"
 	"github.com/sealcast/sealcast/wire"
 	"github.com/sealcast/sealcast/wire/codec"
 )
@@ -70,15 +71,15 @@ func (b *compression) check(batches []string, size string) (err error) {
 	for _, s := range batches {
 		n, err := strconv.Atoi(s)
 		if err != nil || n < 1 || n > 65536 {
-			return misuse(fmt.Sprintf("--batch: %q is no number of ticks", s), "between 1 and 65536")
+			return advice.Misuse(fmt.Sprintf("--batch: %q is no number of ticks", s), "between 1 and 65536")
 		}
 		b.batches = append(b.batches, n)
 	}
 	if b.during <= 0 || b.during > time.Minute {
-		return misuse("--for: more than 0 and at most 1m", "for example --for 1s")
+		return advice.Misuse("--for: more than 0 and at most 1m", "for example --for 1s")
 	}
 	if b.format != "text" && b.format != "json" {
-		return misuse(fmt.Sprintf("-o: there is no format %q", b.format), "text or json")
+		return advice.Misuse(fmt.Sprintf("-o: there is no format %q", b.format), "text or json")
 	}
 	b.size, err = parseDictSize(size)
 	return err
@@ -92,7 +93,7 @@ func (b *compression) measureFile(ctx context.Context, name string) ([]compresse
 	half := len(ticks) / 2
 	dictionary, err := codec.Train(samples(ticks[:half]), b.size)
 	if err != nil {
-		return nil, failed(fmt.Errorf("%s: %w", name, err), "a few hundred ticks or more that resemble each other are needed")
+		return nil, advice.Failed(fmt.Errorf("%s: %w", name, err), "a few hundred ticks or more that resemble each other are needed")
 	}
 	var results []compressed
 	for _, n := range b.batches {
@@ -102,11 +103,11 @@ func (b *compression) measureFile(ctx context.Context, name string) ([]compresse
 		}
 		for _, id := range []wire.Codec{wire.CodecSnappy, wire.CodecZstd, wire.CodecZstdDict} {
 			if ctx.Err() != nil {
-				return nil, failed(errInterrupted, "")
+				return nil, advice.Failed(errInterrupted, "")
 			}
 			r, err := b.measure(id, dictionary, plain)
 			if err != nil {
-				return nil, failed(fmt.Errorf("%s: %w", name, err), "")
+				return nil, advice.Failed(fmt.Errorf("%s: %w", name, err), "")
 			}
 			r.File, r.Batch = filepath.Base(name), n
 			results = append(results, r)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sealcast/sealcast/crypto/suite"
+	"github.com/sealcast/sealcast/internal/advice"
 	"github.com/sealcast/sealcast/internal/cryptobench"
 	"github.com/sealcast/sealcast/internal/version"
 )
@@ -27,14 +28,14 @@ func benches() []command {
 func (a *app) bench(ctx context.Context, args []string) error {
 	all := benches()
 	if len(args) == 0 {
-		return misuse("bench: nothing to measure given", hintBenches())
+		return advice.Misuse("bench: nothing to measure given", hintBenches())
 	}
 	if slices.Contains([]string{"help", "-h", "-help", "--help"}, args[0]) {
 		return a.print(benchUsage())
 	}
 	i := slices.IndexFunc(all, func(c command) bool { return c.name == args[0] })
 	if i < 0 {
-		return misuse(fmt.Sprintf("bench: there is no benchmark %q", args[0]), hintBenches())
+		return advice.Misuse(fmt.Sprintf("bench: there is no benchmark %q", args[0]), hintBenches())
 	}
 	return all[i].run(a, ctx, args[1:])
 }
@@ -84,11 +85,11 @@ repeats, without the extremes. Without flags it takes one to two minutes.`)
 	done()
 	switch {
 	case errors.Is(err, context.Canceled):
-		return failed(errInterrupted, "")
+		return advice.Failed(errInterrupted, "")
 	case errors.Is(err, cryptobench.ErrOptions):
-		return misuse("bench crypto: "+err.Error(), `"sealctl bench crypto -h" shows how it is used`)
+		return advice.Misuse("bench crypto: "+err.Error(), `"sealctl bench crypto -h" shows how it is used`)
 	case err != nil:
-		return failed(err, "")
+		return advice.Failed(err, "")
 	}
 	cpuinfo, _ := os.ReadFile("/proc/cpuinfo") // Linux only
 	report.Machine = cryptobench.DescribeMachine(cpuinfo, version.String())
@@ -122,7 +123,7 @@ func (b *cryptoBench) check() error {
 	for _, name := range b.suites {
 		id, ok := suite.ByName(name)
 		if !ok {
-			return misuse(fmt.Sprintf("--suites: there is no suite %q", name), "one of "+suiteNames(suite.All()))
+			return advice.Misuse(fmt.Sprintf("--suites: there is no suite %q", name), "one of "+suiteNames(suite.All()))
 		}
 		b.Suites = append(b.Suites, id)
 	}
@@ -135,17 +136,17 @@ func (b *cryptoBench) check() error {
 	}
 	for _, name := range b.only {
 		if !slices.Contains(cryptobench.Groups(), cryptobench.Group(name)) {
-			return misuse(fmt.Sprintf("--only: there is no group %q", name), "one of "+groupNames())
+			return advice.Misuse(fmt.Sprintf("--only: there is no group %q", name), "one of "+groupNames())
 		}
 		b.Groups = append(b.Groups, cryptobench.Group(name))
 	}
 	switch {
 	case b.Repeat < 1:
-		return misuse("--repeat: at least 1", "for example --repeat 5")
+		return advice.Misuse("--repeat: at least 1", "for example --repeat 5")
 	case b.For <= 0 || b.Warmup <= 0:
-		return misuse("--for and --warmup: more than 0", "for example --for 40ms")
+		return advice.Misuse("--for and --warmup: more than 0", "for example --for 40ms")
 	case b.format != "text" && b.format != "json":
-		return misuse(fmt.Sprintf("-o: there is no format %q", b.format), "one of text, json")
+		return advice.Misuse(fmt.Sprintf("-o: there is no format %q", b.format), "one of text, json")
 	}
 	return nil
 }
@@ -155,7 +156,7 @@ func parseBenchSize(text string) (int, error) {
 	digits, kib := strings.CutSuffix(text, "KiB")
 	n, err := strconv.Atoi(strings.TrimSpace(digits))
 	if err != nil || n < 1 || n > 1<<20 {
-		return 0, misuse(fmt.Sprintf("--size: %q is no size", text), "bytes such as 64, or KiB such as 4KiB; up to 1024KiB")
+		return 0, advice.Misuse(fmt.Sprintf("--size: %q is no size", text), "bytes such as 64, or KiB such as 4KiB; up to 1024KiB")
 	}
 	if kib {
 		n <<= 10

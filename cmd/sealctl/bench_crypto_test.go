@@ -8,6 +8,8 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"github.com/sealcast/sealcast/internal/advice"
 )
 
 // bench runs `sealctl bench` with stderr a terminal or not.
@@ -77,8 +79,8 @@ func TestBenchMisuse(t *testing.T) {
 		{"crypto -o yaml", `no format "yaml"`},
 	} {
 		_, _, err := bench(t.Context(), false, strings.Fields(test.args)...)
-		var f *failure
-		if !errors.As(err, &f) || f.status != statusUsage || f.hint == "" && !strings.Contains(err.Error(), "--") || !strings.Contains(err.Error(), test.text) {
+		var f *advice.Error
+		if !errors.As(err, &f) || f.Status != statusUsage || f.Hint == "" && !strings.Contains(err.Error(), "--") || !strings.Contains(err.Error(), test.text) {
 			t.Errorf("bench %s: %v", test.args, err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sealcast/sealcast/internal/advice"
 	"github.com/sealcast/sealcast/internal/loadgen"
 	"github.com/sealcast/sealcast/internal/loadgen/report"
 	"github.com/sealcast/sealcast/internal/loadgen/target"
@@ -128,17 +129,17 @@ func (b *load) check(f *flags) ([]report.Threshold, error) {
 	h, o := &b.how, &b.out
 	switch {
 	case h.repeat < 1 || h.repeat > 1000:
-		return nil, misuse("--repeat: between 1 and 1000", "")
+		return nil, advice.Misuse("--repeat: between 1 and 1000", "")
 	case h.during < 10*time.Millisecond || h.warmup < 0:
-		return nil, misuse("--for: at least 10ms, and --warmup not negative", "")
+		return nil, advice.Misuse("--for: at least 10ms, and --warmup not negative", "")
 	case !(h.rate >= 0 && h.rate <= 1e9):
-		return nil, misuse("--rate: between 0 and 1,000,000,000 a second", "")
+		return nil, advice.Misuse("--rate: between 0 and 1,000,000,000 a second", "")
 	case h.window < 0 || h.loops < 0 || h.loops > 256 || h.connecting < 1:
-		return nil, misuse("--window, --loops and --connecting cannot be negative", "")
+		return nil, advice.Misuse("--window, --loops and --connecting cannot be negative", "")
 	case o.format != "text" && o.format != "json":
-		return nil, misuse(fmt.Sprintf("-o: there is no format %q", o.format), "text or json; \"sealctl report -o html\" makes a page of a JSON file")
+		return nil, advice.Misuse(fmt.Sprintf("-o: there is no format %q", o.format), "text or json; \"sealctl report -o html\" makes a page of a JSON file")
 	case o.p99 < 0 || o.keyBits < 0:
-		return nil, misuse("--p99-target and --key-bits cannot be negative", "")
+		return nil, advice.Misuse("--p99-target and --key-bits cannot be negative", "")
 	}
 	if err := b.gw.check(f); err != nil {
 		return nil, err
@@ -153,7 +154,7 @@ func (o *outputFlags) rules() ([]report.Threshold, error) {
 	for _, s := range o.thresholds {
 		t, err := report.ParseThreshold(s)
 		if err != nil {
-			return nil, misuse("--threshold: "+err.Error(), hint)
+			return nil, advice.Misuse("--threshold: "+err.Error(), hint)
 		}
 		all = append(all, t)
 	}
@@ -162,12 +163,12 @@ func (o *outputFlags) rules() ([]report.Threshold, error) {
 	}
 	file, err := os.Open(o.thresholdFile)
 	if err != nil {
-		return nil, failed(fmt.Errorf("--threshold-file: %w", err), "")
+		return nil, advice.Failed(fmt.Errorf("--threshold-file: %w", err), "")
 	}
 	defer file.Close()
 	more, err := report.ReadThresholds(file)
 	if err != nil {
-		return nil, misuse(fmt.Sprintf("--threshold-file: %s: %v", o.thresholdFile, err), hint)
+		return nil, advice.Misuse(fmt.Sprintf("--threshold-file: %s: %v", o.thresholdFile, err), hint)
 	}
 	return append(all, more...), nil
 }
@@ -223,32 +224,32 @@ func (a *app) conclude(b *load, doc *report.Document, thresholds []report.Thresh
 	case err != nil:
 		return explainLoad(err)
 	case doc.Partial != "":
-		return failed(fmt.Errorf("the results are partial: %s", doc.Partial), "what is there was printed, and is marked")
+		return advice.Failed(fmt.Errorf("the results are partial: %s", doc.Partial), "what is there was printed, and is marked")
 	case missed > 0:
-		return &failure{fmt.Errorf("%d of %d thresholds were missed", missed, len(doc.Thresholds)), "the report names them", statusMissed}
+		return &advice.Error{Err: fmt.Errorf("%d of %d thresholds were missed", missed, len(doc.Thresholds)), Hint: "the report names them", Status: statusMissed}
 	}
 	return nil
 }
 
 // explainLoad turns the error of a load test into one with advice and an exit status.
 func explainLoad(err error) error {
-	var done *failure
+	var done *advice.Error
 	var limit *loadgen.LimitError
 	switch {
 	case err == nil, errors.As(err, &done):
 		return err
 	case errors.Is(err, context.Canceled):
-		return failed(errInterrupted, "")
+		return advice.Failed(errInterrupted, "")
 	case errors.As(err, &limit):
-		return failed(err, limit.Hint)
+		return advice.Failed(err, limit.Hint)
 	case errors.Is(err, target.ErrStart):
-		return failed(err, "--gateway names the program, --set its settings")
+		return advice.Failed(err, "--gateway names the program, --set its settings")
 	case errors.Is(err, loadgen.ErrNoSource):
-		return misuse(err.Error(), "--redis names it")
+		return advice.Misuse(err.Error(), "--redis names it")
 	case errors.Is(err, loadgen.ErrNobody):
 		return refused(err, hintForNobody(err))
 	}
-	return failed(err, "")
+	return advice.Failed(err, "")
 }
 
 func hintForNobody(err error) string {
@@ -267,7 +268,7 @@ func numbers(flag string, list []string) ([]int, error) {
 	for _, s := range list {
 		n, err := strconv.Atoi(s)
 		if err != nil || n < 1 || n > 10_000_000 {
-			return nil, misuse(fmt.Sprintf("%s: %q is no number from 1 on", flag, s), "")
+			return nil, advice.Misuse(fmt.Sprintf("%s: %q is no number from 1 on", flag, s), "")
 		}
 		all = append(all, n)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sealcast/sealcast/crypto/suite"
+	"github.com/sealcast/sealcast/internal/advice"
 	"github.com/sealcast/sealcast/internal/loadgen"
 	"github.com/sealcast/sealcast/internal/loadgen/report"
 	"github.com/sealcast/sealcast/wire"
@@ -131,10 +132,10 @@ func echoCases(b *load, d *bed) ([]loadgen.Case, error) {
 	var all []loadgen.Case
 	for _, how := range b.how.loads {
 		if !slices.Contains([]string{loadgen.LoadSingle, loadgen.LoadRate, loadgen.LoadSaturate, loadgen.LoadRise}, how) {
-			return nil, misuse(fmt.Sprintf("--load: there is no %q", how), "single, rate, saturate, rise")
+			return nil, advice.Misuse(fmt.Sprintf("--load: there is no %q", how), "single, rate, saturate, rise")
 		}
 		if how == loadgen.LoadRate && b.how.rate == 0 {
-			return nil, misuse("--load rate needs a --rate", "")
+			return nil, advice.Misuse("--load rate needs a --rate", "")
 		}
 		seen := map[report.Case]bool{}
 		err := b.product(d, "1KiB", "500", func(of report.Case) {
@@ -165,16 +166,16 @@ func (b *load) echoCase(of report.Case) loadgen.Case {
 
 func fanoutCases(b *load, d *bed) ([]loadgen.Case, error) {
 	if b.how.rate <= 0 {
-		return nil, misuse("fanout: --rate must be above 0", "ticks are published at a rate")
+		return nil, advice.Misuse("fanout: --rate must be above 0", "ticks are published at a rate")
 	}
 	if b.fan.topics < 1 {
-		return nil, misuse("--topics: at least 1", "")
+		return nil, advice.Misuse("--topics: at least 1", "")
 	}
 	codecs := map[string]wire.Codec{"zstd": wire.CodecZstd, "snappy": wire.CodecSnappy}
 	for _, name := range b.fan.codecs {
 		id, ok := codecs[name]
 		if !ok {
-			return nil, misuse(fmt.Sprintf("--codecs: there is no %q", name), "zstd, snappy")
+			return nil, advice.Misuse(fmt.Sprintf("--codecs: there is no %q", name), "zstd, snappy")
 		}
 		d.env.Codecs = append(d.env.Codecs, id)
 	}
@@ -195,11 +196,11 @@ func fanoutCases(b *load, d *bed) ([]loadgen.Case, error) {
 func idleCases(b *load, d *bed) (all []loadgen.Case, err error) {
 	switch {
 	case b.fan.steps < 1 || b.fan.steps > 1000:
-		return nil, misuse("--steps: between 1 and 1000", "")
+		return nil, advice.Misuse("--steps: between 1 and 1000", "")
 	case !(b.fan.active >= 0 && b.fan.active <= 1):
-		return nil, misuse("--active: between 0 and 1", "")
+		return nil, advice.Misuse("--active: between 0 and 1", "")
 	case b.how.rate < 0 || b.how.rate > 40:
-		return nil, misuse("idle: --rate is the pings a second of one active connection: between 0 and 40", "")
+		return nil, advice.Misuse("idle: --rate is the pings a second of one active connection: between 0 and 40", "")
 	}
 	processes := b.fan.procs
 	if processes == 0 && len(d.env.Gateways) > 1 {
@@ -255,7 +256,7 @@ func handshakeCases(b *load, d *bed) (all []loadgen.Case, err error) {
 
 func mixedCases(b *load, d *bed) (all []loadgen.Case, err error) {
 	if b.how.rate <= 0 || b.fan.topics < 1 || b.fan.noise < 0 {
-		return nil, misuse("mixed: --rate and --topics must be above 0, --noise not negative", "")
+		return nil, advice.Misuse("mixed: --rate and --topics must be above 0, --noise not negative", "")
 	}
 	if len(b.how.suites) == 0 {
 		d.suites = slices.DeleteFunc(slices.Clone(d.suites), func(s string) bool { return s != suite.AES256GCM.String() })

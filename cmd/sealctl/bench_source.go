@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"time"
 
+	"github.com/sealcast/sealcast/internal/advice"
 	"github.com/sealcast/sealcast/internal/loadgen"
 )
 
@@ -37,7 +38,7 @@ func (a *app) startSource(ctx context.Context, b *load, d *bed) ([]string, error
 		return nil, nil
 	}
 	if err := d.runRedis(ctx, program); err != nil {
-		return nil, failed(err, "name a running one with --redis")
+		return nil, advice.Failed(err, "name a running one with --redis")
 	}
 	b.redis.text = d.redis
 	return []string{"redis.mode=standalone", "redis.addrs=[" + d.redis + "]"}, nil
@@ -87,7 +88,7 @@ func (a *app) openSource(ctx context.Context, b *load, d *bed) error {
 	case !b.redisGiven && b.ticksOptional:
 		return nil
 	case !b.redisGiven:
-		return misuse("bench "+b.scenario+": --redis is missing", "name the Redis that the gateway reads")
+		return advice.Misuse("bench "+b.scenario+": --redis is missing", "name the Redis that the gateway reads")
 	}
 	db, err := b.redis.open(ctx)
 	if err != nil {

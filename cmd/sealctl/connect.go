@@ -15,6 +15,7 @@ import (
 
 	"github.com/sealcast/sealcast/client"
 	"github.com/sealcast/sealcast/crypto/suite"
+	"github.com/sealcast/sealcast/internal/advice"
 	"github.com/sealcast/sealcast/internal/knownhosts"
 	"github.com/sealcast/sealcast/internal/version"
 	"github.com/sealcast/sealcast/session"
@@ -71,10 +72,10 @@ func (c *connection) options(address string) (client.Options, error) {
 		DialTimeout: c.timeout,
 	}
 	if c.insecure && len(c.keys) > 0 {
-		return opts, misuse("--key and --insecure exclude each other", "with --key the gateway is verified; leave --insecure out")
+		return opts, advice.Misuse("--key and --insecure exclude each other", "with --key the gateway is verified; leave --insecure out")
 	}
 	if c.insecure && c.token != "" {
-		return opts, misuse("a token is not sent to a gateway that is not verified", "give the gateway's key with --key instead of --insecure")
+		return opts, advice.Misuse("a token is not sent to a gateway that is not verified", "give the gateway's key with --key instead of --insecure")
 	}
 	steps := []func(*client.Options) error{c.setSuites, c.setHybrid, c.setHeader, c.setTLS,
 		func(o *client.Options) error { return c.setPins(o, address) }}
@@ -90,7 +91,7 @@ func (c *connection) setSuites(o *client.Options) error {
 	for _, name := range c.suites {
 		id, ok := suite.ByName(name)
 		if !ok {
-			return misuse(fmt.Sprintf("--suite: there is no suite %q", name), "one of "+suiteNames(suite.All()))
+			return advice.Misuse(fmt.Sprintf("--suite: there is no suite %q", name), "one of "+suiteNames(suite.All()))
 		}
 		o.Suites = append(o.Suites, id)
 	}
@@ -99,7 +100,7 @@ func (c *connection) setSuites(o *client.Options) error {
 
 func (c *connection) setHybrid(o *client.Options) (err error) {
 	if o.PostQuantum, err = session.ParsePostQuantum(c.hybrid); err != nil {
-		return misuse("--post-quantum: "+err.Error(), "one of preferred, required, off")
+		return advice.Misuse("--post-quantum: "+err.Error(), "one of preferred, required, off")
 	}
 	return nil
 }
@@ -108,7 +109,7 @@ func (c *connection) setHeader(o *client.Options) error {
 	for _, line := range c.headers {
 		name, value, ok := strings.Cut(line, ":")
 		if !ok || strings.TrimSpace(name) == "" || strings.ContainsAny(line, "\r\n") {
-			return misuse(fmt.Sprintf("--header: %q is not NAME: VALUE", line), "for example --header 'Origin: https://a.example'")
+			return advice.Misuse(fmt.Sprintf("--header: %q is not NAME: VALUE", line), "for example --header 'Origin: https://a.example'")
 		}
 		if o.Header == nil {
 			o.Header = http.Header{}
@@ -124,11 +125,11 @@ func (c *connection) setTLS(o *client.Options) error {
 	}
 	pem, err := os.ReadFile(c.ca)
 	if err != nil {
-		return failed(fmt.Errorf("--ca: %w", err), "it must be a file of certificates in PEM form that can be read")
+		return advice.Failed(fmt.Errorf("--ca: %w", err), "it must be a file of certificates in PEM form that can be read")
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(pem) {
-		return failed(fmt.Errorf("--ca: %s holds no certificate", c.ca), "it must be in PEM form, with lines such as -----BEGIN CERTIFICATE-----")
+		return advice.Failed(fmt.Errorf("--ca: %s holds no certificate", c.ca), "it must be in PEM form, with lines such as -----BEGIN CERTIFICATE-----")
 	}
 	o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}
 	return nil
@@ -138,7 +139,7 @@ func (c *connection) setPins(o *client.Options, address string) (err error) {
 	for _, pin := range c.keys {
 		key, err := session.ParsePin(pin)
 		if err != nil {
-			return misuse("--key: "+err.Error(), "the gateway prints its public key at the start, and /v1/info of its admin address names it")
+			return advice.Misuse("--key: "+err.Error(), "the gateway prints its public key at the start, and /v1/info of its admin address names it")
 		}
 		o.Pins = append(o.Pins, key)
 	}
@@ -146,7 +147,7 @@ func (c *connection) setPins(o *client.Options, address string) (err error) {
 		return nil
 	}
 	if o.Pins, err = c.known.Lookup(address); err != nil {
-		return failed(fmt.Errorf("known gateways: %w", err), "correct the line, or name another file with --known-gateways")
+		return advice.Failed(fmt.Errorf("known gateways: %w", err), "correct the line, or name another file with --known-gateways")
 	}
 	return nil
 }
@@ -156,7 +157,7 @@ func (c *connection) setPins(o *client.Options, address string) (err error) {
 func (a *app) connect(c *connection, url string, dial func(client.Options) error) error {
 	address, err := client.Address(url)
 	if err != nil {
-		return misuse(err.Error(), "a gateway's address looks like ws://127.0.0.1:8080/ws")
+		return advice.Misuse(err.Error(), "a gateway's address looks like ws://127.0.0.1:8080/ws")
 	}
 	opts, err := c.options(address)
 	if err != nil {
@@ -169,7 +170,7 @@ func (a *app) connect(c *connection, url string, dial func(client.Options) error
 	var unknown *session.PinError
 	if errors.As(err, &unknown) && errors.Is(err, session.ErrNoPin) && a.asksToTrust(c, address, unknown.Seen) {
 		if err := c.known.Add(address, unknown.Seen); err != nil {
-			return failed(fmt.Errorf("known gateways: %w", err), "pass the key with --key, or name another file with --known-gateways")
+			return advice.Failed(fmt.Errorf("known gateways: %w", err), "pass the key with --key, or name another file with --known-gateways")
 		}
 		opts.Pins = []session.PublicKey{unknown.Seen}
 		err = dial(opts)

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sealcast/sealcast/internal/advice"
 	"github.com/sealcast/sealcast/internal/feedfile"
 	"github.com/sealcast/sealcast/wire"
 	"github.com/sealcast/sealcast/wire/codec"
@@ -26,13 +27,13 @@ func (a *app) dict(ctx context.Context, args []string) error {
 	const hint = "`sealctl dict train FILE... -o DICTIONARY`"
 	switch {
 	case len(args) == 0:
-		return misuse("dict: nothing to do given", hint)
+		return advice.Misuse("dict: nothing to do given", hint)
 	case args[0] == "train":
 		return a.dictTrain(ctx, args[1:])
 	case slices.Contains([]string{"help", "-h", "-help", "--help"}, args[0]):
 		return a.print("usage: sealctl dict train FILE... -o DICTIONARY [flags]\n\n\"sealctl dict train -h\" shows its flags.\n")
 	}
-	return misuse(fmt.Sprintf("dict: unknown command %q", args[0]), hint)
+	return advice.Misuse(fmt.Sprintf("dict: unknown command %q", args[0]), hint)
 }
 
 func (a *app) dictTrain(_ context.Context, args []string) error {
@@ -51,7 +52,7 @@ get the dictionary, and pieces of the ticks stand in it.`)
 		return err
 	}
 	if out == "" {
-		return misuse("dict train: -o is missing", "it names the file to write the dictionary to")
+		return advice.Misuse("dict train: -o is missing", "it names the file to write the dictionary to")
 	}
 	var ticks []wire.BatchItem
 	for _, name := range f.Args() {
@@ -63,10 +64,10 @@ get the dictionary, and pieces of the ticks stand in it.`)
 	}
 	d, err := codec.Train(samples(ticks), bytes)
 	if err != nil {
-		return failed(err, "a few hundred ticks or more that resemble each other are needed")
+		return advice.Failed(err, "a few hundred ticks or more that resemble each other are needed")
 	}
 	if err := os.WriteFile(out, d.Bytes(), 0o644); err != nil {
-		return failed(err, "")
+		return advice.Failed(err, "")
 	}
 	return a.print(fmt.Sprintf("%s: dictionary %d, %d bytes, from %d ticks\n", out, d.ID(), len(d.Bytes()), len(ticks)))
 }
@@ -78,7 +79,7 @@ func parseDictSize(s string) (int, error) {
 		n <<= 10
 	}
 	if err != nil || n < 256 || n > codec.MaxDictionary/2 {
-		return 0, misuse(fmt.Sprintf("--size: %q is no size for a dictionary", s), fmt.Sprintf("between 256 and %dKiB", codec.MaxDictionary>>11))
+		return 0, advice.Misuse(fmt.Sprintf("--size: %q is no size for a dictionary", s), fmt.Sprintf("between 256 and %dKiB", codec.MaxDictionary>>11))
 	}
 	return n, nil
 }
@@ -88,7 +89,7 @@ func parseDictSize(s string) (int, error) {
 func readFeed(name string) ([]wire.BatchItem, error) {
 	file, err := feedfile.Open(name)
 	if err != nil {
-		return nil, failed(err, "")
+		return nil, advice.Failed(err, "")
 	}
 	defer file.Close()
 	const start = 1_700_000_000_000_000 // any time
@@ -98,11 +99,11 @@ func readFeed(name string) ([]wire.BatchItem, error) {
 		tick, err := file.Next()
 		switch {
 		case errors.Is(err, io.EOF) && len(items) == 0:
-			return nil, failed(fmt.Errorf("%s: holds no tick", name), "")
+			return nil, advice.Failed(fmt.Errorf("%s: holds no tick", name), "")
 		case errors.Is(err, io.EOF):
 			return items, nil
 		case err != nil:
-			return nil, failed(fmt.Errorf("%s: %w", name, err), "")
+			return nil, advice.Failed(fmt.Errorf("%s: %w", name, err), "")
 		}
 		number, ok := numbers[tick.Topic]
 		if !ok {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/sealcast/sealcast/client"
+	"github.com/sealcast/sealcast/internal/advice"
 	"github.com/sealcast/sealcast/session"
 	"github.com/sealcast/sealcast/wire"
 )
@@ -17,17 +18,17 @@ import (
 // explainDial turns the error of a connection that did not come about into one
 // with advice and an exit status.
 func explainDial(err error, c *connection, address string) error {
-	var done *failure
+	var done *advice.Error
 	var ended *client.ClosedError
 	switch {
 	case err == nil, errors.As(err, &done):
 		return err
 	case errors.Is(err, client.ErrOptions):
-		return misuse(err.Error(), "\"sealctl help\" and -h behind a command show what can be asked for")
+		return advice.Misuse(err.Error(), "\"sealctl help\" and -h behind a command show what can be asked for")
 	case errors.Is(err, session.ErrNoPin), errors.Is(err, session.ErrWrongPin):
 		return explainKey(err, c, address)
 	case errors.Is(err, context.Canceled):
-		return failed(errInterrupted, "")
+		return advice.Failed(errInterrupted, "")
 	case brokenProtocol(err):
 		return refused(fmt.Errorf("%w: the handshake was answered by something else: %w", client.ErrNotGateway, err),
 			"is it the gateway's address? A proxy that changes bytes on the way looks the same")
@@ -49,21 +50,21 @@ func brokenProtocol(err error) bool {
 // has said, in a Goodbye, a close frame or an answer, is a refusal; a
 // connection that broke is a failure.
 func explainEnd(err error) error {
-	var done *failure
+	var done *advice.Error
 	var ended *client.ClosedError
 	switch {
 	case err == nil, errors.As(err, &done):
 		return err
 	case errors.Is(err, context.Canceled):
-		return failed(errInterrupted, "")
+		return advice.Failed(errInterrupted, "")
 	case errors.As(err, &ended) && ended.Err == nil && ended.Code != 0:
 		return refused(err, hintForCode(ended.Code))
 	case errors.Is(err, client.ErrRequest):
 		return refused(err, "")
 	case errors.Is(err, client.ErrCut):
-		return failed(err, "run the command again")
+		return advice.Failed(err, "run the command again")
 	}
-	return failed(err, "")
+	return advice.Failed(err, "")
 }
 
 // errInterrupted is the user's own wish.

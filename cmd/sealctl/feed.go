@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sealcast/sealcast/internal/advice"
 	"github.com/sealcast/sealcast/internal/feed"
 	"github.com/sealcast/sealcast/internal/feedfile"
 	"github.com/sealcast/sealcast/wire"
@@ -73,17 +74,17 @@ TAB, payload; it may be compressed with gzip.`)
 func (o *feeding) check(f *flags) (speed float64, err error) {
 	switch {
 	case (o.file == "") == (o.symbols == 0):
-		return 0, misuse("feed: either --file or --symbols says what to publish", "for example --symbols 20 --rate 1000, or --file feed.tsv.gz --speed max")
+		return 0, advice.Misuse("feed: either --file or --symbols says what to publish", "for example --symbols 20 --rate 1000, or --file feed.tsv.gz --speed max")
 	case o.symbols < 0 || o.symbols > 1_000_000:
-		return 0, misuse("--symbols: between 1 and 1,000,000", "for example --symbols 20")
+		return 0, advice.Misuse("--symbols: between 1 and 1,000,000", "for example --symbols 20")
 	case o.symbols > 0 && o.loop:
-		return 0, misuse("--loop belongs to --file", "a made-up feed has no end anyway")
+		return 0, advice.Misuse("--loop belongs to --file", "a made-up feed has no end anyway")
 	case o.file != "" && (f.given("rate") || f.given("seed")):
-		return 0, misuse("--rate and --seed belong to --symbols", "--speed makes a recorded feed faster")
+		return 0, advice.Misuse("--rate and --seed belong to --symbols", "--speed makes a recorded feed faster")
 	case o.rate <= 0 || o.rate > 1e9:
-		return 0, misuse("--rate: more than 0 ticks a second", "for example --rate 1000")
+		return 0, advice.Misuse("--rate: more than 0 ticks a second", "for example --rate 1000")
 	case o.count < 0 || o.during < 0:
-		return 0, misuse("--count and --for cannot be negative", "leave them out to go on until interrupted")
+		return 0, advice.Misuse("--count and --for cannot be negative", "leave them out to go on until interrupted")
 	}
 	if err := o.route.check(f); err != nil {
 		return 0, err
@@ -97,7 +98,7 @@ func parseSpeed(s string) (float64, error) {
 	}
 	speed, err := strconv.ParseFloat(strings.TrimSuffix(s, "x"), 64)
 	if err != nil || !(speed >= 1e-6 && speed <= 1e6) {
-		return 0, misuse(fmt.Sprintf("--speed: %q is no speed", s), "a factor such as 1, 10 or 0.5, or max")
+		return 0, advice.Misuse(fmt.Sprintf("--speed: %q is no speed", s), "a factor such as 1, 10 or 0.5, or max")
 	}
 	return speed, nil
 }
@@ -126,7 +127,7 @@ func (a *app) finishFeed(p *pump, o *feeding, err error) error {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled) && endless:
 		return nil
 	case errors.Is(err, context.Canceled):
-		return failed(errInterrupted, "")
+		return advice.Failed(errInterrupted, "")
 	}
 	return err
 }
@@ -144,7 +145,7 @@ func (o *feeding) source() (source, error) {
 	}
 	file, err := feedfile.Open(o.file)
 	if err != nil {
-		return nil, failed(fmt.Errorf("--file: %w", err), "")
+		return nil, advice.Failed(fmt.Errorf("--file: %w", err), "")
 	}
 	return &recording{file: file, name: o.file, loop: o.loop}, nil
 }
@@ -187,10 +188,10 @@ func (r *recording) Next() (feedfile.Tick, error) {
 		return tick, err
 	}
 	if err != nil {
-		return tick, failed(fmt.Errorf("%s: %w", r.name, err), "")
+		return tick, advice.Failed(fmt.Errorf("%s: %w", r.name, err), "")
 	}
 	if len(tick.Payload) > wire.MaxTick {
-		return tick, failed(fmt.Errorf("%s: tick %d of %s is longer than %d bytes, which no gateway passes on", r.name, r.count+1, tick.Topic, wire.MaxTick), "")
+		return tick, advice.Failed(fmt.Errorf("%s: tick %d of %s is longer than %d bytes, which no gateway passes on", r.name, r.count+1, tick.Topic, wire.MaxTick), "")
 	}
 	r.count++
 	r.last = tick.At
@@ -207,7 +208,7 @@ func (r *recording) again() error {
 	r.begin += r.last + apart
 	r.count, r.last = 0, 0
 	if err := r.file.Rewind(); err != nil {
-		return failed(err, "")
+		return advice.Failed(err, "")
 	}
 	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/sealcast/sealcast/internal/advice"
 )
 
 // flags is a command's flags with what its usage says.
@@ -55,11 +57,11 @@ func (a *app) parse(f *flags, args []string, least, most int) (help bool, err er
 		return true, a.print(f.usage())
 	case err != nil:
 		text := strings.Replace(err.Error(), "flag provided but not defined: -", "unknown flag --", 1)
-		return false, misuse(f.Name()+": "+text, hint)
+		return false, advice.Misuse(f.Name()+": "+text, hint)
 	case len(operands) < least:
-		return false, misuse(fmt.Sprintf("%s: %s is missing", f.Name(), strings.Fields(f.operands)[len(operands)]), hint)
+		return false, advice.Misuse(fmt.Sprintf("%s: %s is missing", f.Name(), strings.Fields(f.operands)[len(operands)]), hint)
 	case len(operands) > most:
-		return false, misuse(fmt.Sprintf("%s: unexpected argument %q", f.Name(), operands[most]), hint)
+		return false, advice.Misuse(fmt.Sprintf("%s: unexpected argument %q", f.Name(), operands[most]), hint)
 	}
 	return false, f.Parse(append([]string{"--"}, operands...))
 }

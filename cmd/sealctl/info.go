@@ -10,6 +10,7 @@ import (
 
 	"github.com/sealcast/sealcast/client"
 	"github.com/sealcast/sealcast/crypto/suite"
+	"github.com/sealcast/sealcast/internal/advice"
 )
 
 // gatewayInfo is what `sealctl info` shows.
@@ -42,7 +43,7 @@ shown unverified; compare it with the operator's before you trust anything here.
 		return err
 	}
 	if format != "text" && format != "json" {
-		return misuse(fmt.Sprintf("-o: there is no format %q", format), "one of text, json")
+		return advice.Misuse(fmt.Sprintf("-o: there is no format %q", format), "one of text, json")
 	}
 	url := f.Arg(0)
 	var found client.Inspection

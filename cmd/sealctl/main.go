@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -18,15 +17,16 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/term"
 
+	"github.com/sealcast/sealcast/internal/advice"
 	"github.com/sealcast/sealcast/internal/loadgen"
 	"github.com/sealcast/sealcast/internal/version"
 )
 
 // Exit statuses.
 const (
-	statusDone    = 0
-	statusFailed  = 1
-	statusUsage   = 2
+	statusDone    = advice.StatusDone
+	statusFailed  = advice.StatusFailed
+	statusUsage   = advice.StatusUsage
 	statusRefused = 3 // could not connect, or the other side said no
 )
 
@@ -110,20 +110,14 @@ func (a *app) run(ctx context.Context, args []string) int {
 	if err == nil {
 		return statusDone
 	}
-	var f *failure
-	if !errors.As(err, &f) {
-		f = &failure{status: statusFailed}
-	}
-	fmt.Fprintf(a.stderr, "sealctl: error: %v\n", err)
-	if f.hint != "" {
-		fmt.Fprintf(a.stderr, "hint: %s\n", f.hint)
-	}
-	return f.status
+	known := advice.Of(err)
+	advice.Write(a.stderr, "sealctl", err.Error(), known.Hint)
+	return known.Status
 }
 
 func (a *app) dispatch(ctx context.Context, args []string) error {
 	if len(args) == 0 {
-		return misuse("no command given", hintCommands())
+		return advice.Misuse("no command given", hintCommands())
 	}
 	switch args[0] {
 	case "help", "-h", "-help", "--help":
@@ -136,7 +130,7 @@ func (a *app) dispatch(ctx context.Context, args []string) error {
 	all := commands()
 	i := slices.IndexFunc(all, func(c command) bool { return c.name == args[0] })
 	if i < 0 {
-		return misuse(fmt.Sprintf("unknown command %q", args[0]), hintCommands())
+		return advice.Misuse(fmt.Sprintf("unknown command %q", args[0]), hintCommands())
 	}
 	return all[i].run(a, ctx, args[1:])
 }
@@ -170,27 +164,7 @@ func (a *app) note(format string, args ...any) {
 	fmt.Fprintf(a.stderr, "sealctl: "+format+"\n", args...)
 }
 
-// failure is an error with advice and an exit status.
-type failure struct {
-	err    error
-	hint   string
-	status int
-}
-
-func (f *failure) Error() string { return f.err.Error() }
-func (f *failure) Unwrap() error { return f.err }
-
-// misuse is a command line that cannot be followed.
-func misuse(text, hint string) error {
-	return &failure{errors.New(text), hint, statusUsage}
-}
-
 // refused is a connection that did not come about, or was ended by the other side.
 func refused(err error, hint string) error {
-	return &failure{err, hint, statusRefused}
-}
-
-// failed is any other failure.
-func failed(err error, hint string) error {
-	return &failure{err, hint, statusFailed}
+	return &advice.Error{Err: err, Hint: hint, Status: statusRefused}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sealcast/sealcast/internal/advice"
 	"github.com/sealcast/sealcast/internal/capacity"
 )
 
@@ -37,11 +38,11 @@ with its arithmetic, and every constant in it with where it was measured. Nothin
 	var wrong *capacity.InputError
 	switch {
 	case errors.As(err, &wrong):
-		return misuse("plan: --"+err.Error(), wrong.Hint)
+		return advice.Misuse("plan: --"+err.Error(), wrong.Hint)
 	case errors.Is(err, capacity.ErrNeverEnough):
-		return failed(err, "larger machines (--cores, --memory, --link), longer batches (--delay), or groups of gateways that have topics of their own")
+		return advice.Failed(err, "larger machines (--cores, --memory, --link), longer batches (--delay), or groups of gateways that have topics of their own")
 	case err != nil:
-		return failed(err, "")
+		return advice.Failed(err, "")
 	}
 	if p.format == "json" {
 		enc := json.NewEncoder(a.stdout)
@@ -80,11 +81,11 @@ func (p *planFlags) declare(f *flags) {
 // read turns texts into numbers.
 func (p *planFlags) read(f *flags) error {
 	if p.format != "text" && p.format != "json" {
-		return misuse(fmt.Sprintf("-o: there is no format %q", p.format), "one of text, json")
+		return advice.Misuse(fmt.Sprintf("-o: there is no format %q", p.format), "one of text, json")
 	}
 	for _, name := range []string{"clients", "topics"} {
 		if !f.given(name) {
-			return misuse("plan: --"+name+" is missing", "for example sealctl plan --clients 100000 --topics 2000 --rate 5 --size 200")
+			return advice.Misuse("plan: --"+name+" is missing", "for example sealctl plan --clients 100000 --topics 2000 --rate 5 --size 200")
 		}
 	}
 	p.in.DelayMS = float64(p.delay) / float64(time.Millisecond)
@@ -102,7 +103,7 @@ func (p *planFlags) read(f *flags) error {
 	} {
 		value, ok := quantity(q.text, q.step)
 		if !ok {
-			return misuse(fmt.Sprintf("plan: --%s: %q is no amount", q.flag, q.text), "a number, with KiB, MiB or GiB for bytes, with k, M or G for bits")
+			return advice.Misuse(fmt.Sprintf("plan: --%s: %q is no amount", q.flag, q.text), "a number, with KiB, MiB or GiB for bytes, with k, M or G for bits")
 		}
 		*q.into = value
 	}

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/sealcast/sealcast/client"
+	"github.com/sealcast/sealcast/internal/advice"
 	"github.com/sealcast/sealcast/wire"
 )
 
@@ -35,7 +36,7 @@ func newPrinter(format string, stdout, stderr io.Writer) (*printer, error) {
 		p.json = json.NewEncoder(p.out)
 		p.json.SetEscapeHTML(false)
 	default:
-		return nil, misuse(fmt.Sprintf("-o: there is no format %q", format), "one of text, json, raw")
+		return nil, advice.Misuse(fmt.Sprintf("-o: there is no format %q", format), "one of text, json, raw")
 	}
 	return p, nil
 }
@@ -44,7 +45,7 @@ func (p *printer) flush() error { return outputError(p.out.Flush()) }
 
 func outputError(err error) error {
 	if err != nil {
-		return failed(fmt.Errorf("standard output: %w", err), "")
+		return advice.Failed(fmt.Errorf("standard output: %w", err), "")
 	}
 	return nil
 }

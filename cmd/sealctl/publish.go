@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/sealcast/sealcast/internal/advice"
 	"github.com/sealcast/sealcast/wire"
 	"github.com/sealcast/sealcast/wire/topic"
 )
@@ -23,7 +24,7 @@ byte, if it is - or not given. A payload that begins with - stands behind --.`)
 		return err
 	}
 	if err := topic.ValidName(f.Arg(0)); err != nil {
-		return misuse(err.Error(), "a topic to publish on is a name without *, such as md:coinbase:BTC-USD:ticker")
+		return advice.Misuse(err.Error(), "a topic to publish on is a name without *, such as md:coinbase:BTC-USD:ticker")
 	}
 	payload, err := a.payload(f)
 	if err != nil {
@@ -65,14 +66,14 @@ func (a *app) payload(f *flags) ([]byte, error) {
 	}
 	payload, err := io.ReadAll(io.LimitReader(a.stdin, wire.MaxTick+1))
 	if err != nil {
-		return nil, failed(fmt.Errorf("standard input: %w", err), "")
+		return nil, advice.Failed(fmt.Errorf("standard input: %w", err), "")
 	}
 	return checkPayload(payload)
 }
 
 func checkPayload(payload []byte) ([]byte, error) {
 	if len(payload) > wire.MaxTick {
-		return nil, failed(fmt.Errorf("the payload is longer than %d bytes, which no gateway passes on", wire.MaxTick), "")
+		return nil, advice.Failed(fmt.Errorf("the payload is longer than %d bytes, which no gateway passes on", wire.MaxTick), "")
 	}
 	return payload, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/sealcast/sealcast/fanout"
+	"github.com/sealcast/sealcast/internal/advice"
 )
 
 const defaultRedis = "127.0.0.1:6379"
@@ -45,7 +46,7 @@ func (s *server) options() (opts *redis.Options, master string, err error) {
 	}
 	u, err := url.Parse(s.text)
 	if err != nil {
-		return nil, "", misuse("--redis: not a URL", hint)
+		return nil, "", advice.Misuse("--redis: not a URL", hint)
 	}
 	query := u.Query()
 	master = query.Get("master")
@@ -53,7 +54,7 @@ func (s *server) options() (opts *redis.Options, master string, err error) {
 	u.RawQuery = query.Encode()
 	opts, err = redis.ParseURL(u.String())
 	if err != nil {
-		return nil, "", misuse("--redis: "+err.Error(), hint)
+		return nil, "", advice.Misuse("--redis: "+err.Error(), hint)
 	}
 	return plainOptions(opts), master, nil
 }
@@ -129,9 +130,9 @@ func findTopology(ctx context.Context, opts *redis.Options, master string) (fano
 		r.Topology, r.Sentinel = fanout.Sentinel, login
 		return r, chooseMaster(&r, masters, opts.Addr)
 	case master != "":
-		return r, misuse("--redis: "+opts.Addr+" is no sentinel", "leave out ?master=")
+		return r, advice.Misuse("--redis: "+opts.Addr+" is no sentinel", "leave out ?master=")
 	case mode == "cluster" && r.DB != 0:
-		return r, misuse("--redis: a cluster has no database but 0", "leave the number out of the URL")
+		return r, advice.Misuse("--redis: a cluster has no database but 0", "leave the number out of the URL")
 	case mode == "cluster":
 		r.Topology = fanout.Cluster
 	}
@@ -149,11 +150,11 @@ func chooseMaster(r *fanout.Redis, masters []string, address string) error {
 	case len(masters) == 0:
 		return refused(fmt.Errorf("the sentinel %s watches no master", address), "")
 	case r.Master == "" && len(masters) > 1:
-		return misuse("--redis: "+address+" is a sentinel of several masters", hint+"; add ?master=NAME to the URL")
+		return advice.Misuse("--redis: "+address+" is a sentinel of several masters", hint+"; add ?master=NAME to the URL")
 	case r.Master == "":
 		r.Master = masters[0]
 	case !slices.Contains(masters, r.Master):
-		return misuse(fmt.Sprintf("--redis: the sentinel %s knows no master %q", address, r.Master), hint)
+		return advice.Misuse(fmt.Sprintf("--redis: the sentinel %s knows no master %q", address, r.Master), hint)
 	}
 	return nil
 }
@@ -209,15 +210,15 @@ func explainRedis(err error, address string) error {
 	wrapped := &redisError{address, err}
 	switch {
 	case errors.Is(err, context.Canceled):
-		return failed(errInterrupted, "")
+		return advice.Failed(errInterrupted, "")
 	case unauthorized(err):
 		return refused(wrapped, "give user and password in the URL: redis://user:password@host:port")
 	case strings.HasPrefix(text, "NOPERM"):
 		return refused(wrapped, "the Redis user must be allowed to PUBLISH (SPUBLISH, XADD) on these channels or this stream")
 	case strings.HasPrefix(text, "MOVED "), strings.HasPrefix(text, "ASK "):
-		return failed(wrapped, "the slot of a topic has moved to another node of the cluster meanwhile; start again")
+		return advice.Failed(wrapped, "the slot of a topic has moved to another node of the cluster meanwhile; start again")
 	}
-	return failed(wrapped, "")
+	return advice.Failed(wrapped, "")
 }
 
 // redisError names the server whose error it is.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/sealcast/sealcast/internal/advice"
 	"github.com/sealcast/sealcast/internal/loadgen/report"
 )
 
@@ -20,7 +21,7 @@ shown as one report.`)
 		return err
 	}
 	if !slices.Contains([]string{"text", "json", "html"}, format) {
-		return misuse(fmt.Sprintf("-o: there is no format %q", format), "one of text, json, html")
+		return advice.Misuse(fmt.Sprintf("-o: there is no format %q", format), "one of text, json, html")
 	}
 	var docs []*report.Document
 	for _, name := range f.Args() {
@@ -36,12 +37,12 @@ shown as one report.`)
 func readReport(name string) (*report.Document, error) {
 	file, err := os.Open(name)
 	if err != nil {
-		return nil, failed(err, "")
+		return nil, advice.Failed(err, "")
 	}
 	defer file.Close()
 	doc, err := report.Read(file)
 	if err != nil {
-		return nil, failed(fmt.Errorf("%s: %w", name, err), "make one with \"sealctl bench echo --start -o json > FILE\"")
+		return nil, advice.Failed(fmt.Errorf("%s: %w", name, err), "make one with \"sealctl bench echo --start -o json > FILE\"")
 	}
 	return doc, nil
 }

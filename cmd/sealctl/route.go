@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/sealcast/sealcast/internal/advice"
 )
 
 // The ways that ticks take through Redis, named as the gateway's redis.source.
@@ -28,9 +30,9 @@ func (r *route) declare(f *flags) {
 func (r *route) check(f *flags) error {
 	switch {
 	case r.mode != modePubSub && r.mode != modeSharded && r.mode != modeStreams:
-		return misuse(fmt.Sprintf("--mode: there is no mode %q", r.mode), "the modes are: pubsub, sharded, streams")
+		return advice.Misuse(fmt.Sprintf("--mode: there is no mode %q", r.mode), "the modes are: pubsub, sharded, streams")
 	case f.given("stream") && (r.mode != modeStreams || r.stream == ""):
-		return misuse("--stream names the stream of --mode streams", "")
+		return advice.Misuse("--stream names the stream of --mode streams", "")
 	}
 	return nil
 }
@@ -38,7 +40,7 @@ func (r *route) check(f *flags) error {
 // publisher returns what publishes on this way.
 func (r *route) publisher(db *database) (*publisher, error) {
 	if r.mode == modeSharded && db.cluster() == nil {
-		return nil, misuse("--mode sharded: redis "+db.address+" is no cluster", "only gateways with redis.mode cluster read sharded channels; leave out --mode for the others")
+		return nil, advice.Misuse("--mode sharded: redis "+db.address+" is no cluster", "only gateways with redis.mode cluster read sharded channels; leave out --mode for the others")
 	}
 	return &publisher{db, *r}, nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sealcast/sealcast/client"
+	"github.com/sealcast/sealcast/internal/advice"
 	"github.com/sealcast/sealcast/wire/topic"
 )
 
@@ -72,22 +73,22 @@ func (a *app) tail(ctx context.Context, args []string) error {
 func (t *tailing) check(f *flags) error {
 	if len(t.topics) == 0 {
 		if f.given("topics") {
-			return misuse("--topics: no topic is named", "without --topics everything is shown")
+			return advice.Misuse("--topics: no topic is named", "without --topics everything is shown")
 		}
 		t.topics = []string{"**"}
 	}
 	for _, s := range t.topics {
 		if _, err := topic.ParseFilter(s); err != nil {
-			return misuse("--topics: "+err.Error(), "names and patterns look like md:coinbase:BTC-USD:ticker, md:*:*:ticker or md:**")
+			return advice.Misuse("--topics: "+err.Error(), "names and patterns look like md:coinbase:BTC-USD:ticker, md:*:*:ticker or md:**")
 		}
 	}
 	switch {
 	case t.count < 0 || t.during < 0:
-		return misuse("--count and --for cannot be negative", "leave them out to go on until interrupted")
+		return advice.Misuse("--count and --for cannot be negative", "leave them out to go on until interrupted")
 	case t.maxRate < 0 || math.IsNaN(t.maxRate) || math.IsInf(t.maxRate, 0):
-		return misuse(fmt.Sprintf("--max-rate: %v is no rate", t.maxRate), "for example 2, or 0.1 for a tick every ten seconds")
+		return advice.Misuse(fmt.Sprintf("--max-rate: %v is no rate", t.maxRate), "for example 2, or 0.1 for a tick every ten seconds")
 	case t.maxAge < 0 || t.maxAge > maxMaxAge:
-		return misuse(fmt.Sprintf("--max-age: %v is not between 0 and %v", t.maxAge, maxMaxAge), "for example 500ms")
+		return advice.Misuse(fmt.Sprintf("--max-age: %v is not between 0 and %v", t.maxAge, maxMaxAge), "for example 500ms")
 	}
 	return nil
 }
@@ -168,12 +169,12 @@ func (t *tailing) verdict(err error) error {
 	case !over && !errors.Is(err, context.Canceled):
 		return explainEnd(err)
 	case over && !t.answered:
-		return failed(fmt.Errorf("the subscription was not confirmed within %v", t.during), "the gateway's source may be away: its /readyz says why")
+		return advice.Failed(fmt.Errorf("the subscription was not confirmed within %v", t.during), "the gateway's source may be away: its /readyz says why")
 	case t.count == 0:
 		return nil
 	case over:
-		return failed(fmt.Errorf("%d of %d ticks came within %v", t.ticks, t.count, t.during), hint)
+		return advice.Failed(fmt.Errorf("%d of %d ticks came within %v", t.ticks, t.count, t.during), hint)
 	default:
-		return failed(fmt.Errorf("%w after %d of %d ticks", errInterrupted, t.ticks, t.count), "")
+		return advice.Failed(fmt.Errorf("%w after %d of %d ticks", errInterrupted, t.ticks, t.count), "")
 	}
 }

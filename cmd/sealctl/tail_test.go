@@ -18,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/sealcast/sealcast/client"
+	"github.com/sealcast/sealcast/internal/advice"
 	"github.com/sealcast/sealcast/session"
 	"github.com/sealcast/sealcast/wire"
 )
@@ -385,15 +386,15 @@ func TestHowEndsAreExplained(t *testing.T) {
 		{&client.HTTPError{Status: 503}, statusRefused, statusFailed, "later"},
 		{&client.HTTPError{Status: 403}, statusRefused, statusFailed, "Origin"},
 		{&client.HTTPError{Status: 500}, statusRefused, statusFailed, "path"},
-		{misuse("x", "y"), statusUsage, statusUsage, "y"},
+		{advice.Misuse("x", "y"), statusUsage, statusUsage, "y"},
 	}
 	for _, tt := range tests {
-		var dial, later *failure
+		var dial, later *advice.Error
 		if !errors.As(explainDial(tt.err, &connection{}, "a:1"), &dial) || !errors.As(explainEnd(tt.err), &later) {
 			t.Fatalf("%v has no status", tt.err)
 		}
-		if dial.status != tt.dial || later.status != tt.later || !strings.Contains(dial.hint+later.hint, tt.hint) {
-			t.Errorf("%v: %d %q, later %d %q", tt.err, dial.status, dial.hint, later.status, later.hint)
+		if dial.Status != tt.dial || later.Status != tt.later || !strings.Contains(dial.Hint+later.Hint, tt.hint) {
+			t.Errorf("%v: %d %q, later %d %q", tt.err, dial.Status, dial.Hint, later.Status, later.Hint)
 		}
 	}
 	if explainDial(nil, nil, "") != nil || explainEnd(nil) != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"github.com/sealcast/sealcast/internal/advice"
 	"github.com/sealcast/sealcast/wire/topic"
 )
 
@@ -53,7 +54,7 @@ secret is read from --secret-file, or is the value of SEALCTL_TOKEN_SECRET.`)
 	}
 	text, err := r.sign(secret, time.Now())
 	if err != nil {
-		return failed(err, "")
+		return advice.Failed(err, "")
 	}
 	return a.print(text + "\n")
 }
@@ -61,17 +62,17 @@ secret is read from --secret-file, or is the value of SEALCTL_TOKEN_SECRET.`)
 func (r *tokenRequest) check() error {
 	switch {
 	case r.user == "":
-		return misuse("token: --user is missing", "name the user, for example --user ann")
+		return advice.Misuse("token: --user is missing", "name the user, for example --user ann")
 	case len(r.topics) == 0:
-		return misuse("token: --topics is missing", "for example --topics 'md:**', or '**' for all")
+		return advice.Misuse("token: --topics is missing", "for example --topics 'md:**', or '**' for all")
 	case r.life < time.Second:
-		return misuse("token: --for is shorter than a second", "")
+		return advice.Misuse("token: --for is shorter than a second", "")
 	case r.subscriptions < 0 || r.messages < 0:
-		return misuse("token: limits are 0 or more", "")
+		return advice.Misuse("token: limits are 0 or more", "")
 	}
 	for _, t := range r.topics {
 		if _, err := topic.ParseFilter(t); err != nil {
-			return misuse("token: "+err.Error(), "")
+			return advice.Misuse("token: "+err.Error(), "")
 		}
 	}
 	return nil
@@ -83,15 +84,15 @@ func (a *app) tokenSecret(path string) ([]byte, error) {
 	if path != "" {
 		content, err := os.ReadFile(path)
 		if err != nil {
-			return nil, failed(fmt.Errorf("--secret-file: %w", err), hint)
+			return nil, advice.Failed(fmt.Errorf("--secret-file: %w", err), hint)
 		}
 		secret = []byte(strings.TrimRight(string(content), "\r\n"))
 	}
 	switch {
 	case len(secret) == 0:
-		return nil, misuse("token: there is no secret: give --secret-file or SEALCTL_TOKEN_SECRET", hint)
+		return nil, advice.Misuse("token: there is no secret: give --secret-file or SEALCTL_TOKEN_SECRET", hint)
 	case len(secret) < minSecret:
-		return nil, failed(fmt.Errorf("the secret has %d bytes, and gateways take none below %d", len(secret), minSecret), hint)
+		return nil, advice.Failed(fmt.Errorf("the secret has %d bytes, and gateways take none below %d", len(secret), minSecret), hint)
 	}
 	return secret, nil
 }

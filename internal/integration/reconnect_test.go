@@ -3,7 +3,6 @@ package integration
 import (
 	"context"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"strconv"
@@ -15,24 +14,9 @@ import (
 
 	"github.com/sealcast/sealcast/client"
 	"github.com/sealcast/sealcast/fanout"
+	"github.com/sealcast/sealcast/internal/testnet"
 	"github.com/sealcast/sealcast/wire/topic"
 )
-
-// cutAfter ends a connection after so many bytes of the gateway's.
-type cutAfter struct {
-	net.Conn
-	left int
-}
-
-func (c *cutAfter) Read(p []byte) (int, error) {
-	if c.left == 0 {
-		c.Conn.Close()
-		return 0, io.EOF
-	}
-	n, err := c.Conn.Read(p[:min(len(p), c.left)])
-	c.left -= n
-	return n, err
-}
 
 // stand is where a client stands in a topic. The payloads are the numbers under
 // which the ticks were published.
@@ -122,7 +106,7 @@ func TestClientUnderCuts(t *testing.T) {
 		if calm.Load() || err != nil {
 			return conn, err
 		}
-		return &cutAfter{conn, 400 + schedule.IntN(3000)}, nil
+		return &testnet.Cut{Conn: conn, Left: 400 + schedule.IntN(3000)}, nil
 	}
 	ctx := limited(t)
 	var c *client.Client

@@ -42,6 +42,7 @@ var importTable = map[string][]string{
 
 	"client": {"session", "crypto/suite", "crypto/record", "wire", "wire/codec", "wire/topic"},
 
+	"internal/advice":      {},
 	"internal/capacity":    {},
 	"internal/config":      {"crypto/record", "crypto/suite", "gateway/auth", "wire", "wire/topic"},
 	"internal/cryptobench": {"wire", "crypto/suite", "crypto/record"},
@@ -63,16 +64,17 @@ var importTable = map[string][]string{
 	"internal/loadgen/target":  {},
 	"internal/integration":     {},           // tests only
 	"internal/redistest":       {"go-redis"}, // starts a redis-server for tests
+	"internal/testnet":         {},
 	"internal/testenv":         {"crypto/record"},
 	"internal/structure":       {}, // tests only
 	"internal/version":         {},
 
 	"cmd/sealcast": {
 		"gateway", "gateway/admin", "gateway/auth", "fanout", "session", "crypto/suite", "crypto/record", "wire", "wire/codec", "wire/topic",
-		"internal/config", "internal/embedded", "internal/version",
+		"internal/advice", "internal/config", "internal/embedded", "internal/version",
 	},
 	"cmd/sealctl": {
-		"client", "session", "crypto/suite", "wire", "wire/codec", "wire/topic", "internal/capacity", "internal/cryptobench",
+		"client", "session", "crypto/suite", "wire", "wire/codec", "wire/topic", "internal/advice", "internal/capacity", "internal/cryptobench",
 		"fanout", // its clients of Redis: one way to find masters and nodes
 		"internal/loadgen", "internal/loadgen/report", "internal/loadgen/target", "internal/feed", "internal/feedfile", "internal/knownhosts", "internal/version", "go-redis",
 	},
