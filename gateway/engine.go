@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"net"
+
 	"github.com/panjf2000/gnet/v2"
 	"github.com/panjf2000/gnet/v2/pkg/logging"
 	"go.uber.org/zap"
@@ -18,6 +20,7 @@ func (h *handler) OnOpen(gc gnet.Conn) ([]byte, gnet.Action) {
 	c := gc.Context().(*conn)
 	c.gc, c.loop = gc, h.gateway.loopOf(gc.EventLoop())
 	c.opened.Store(true)
+	forgetAddresses(gc)
 	defer c.loop.endTurn(c.loop.beginTurn())
 	defer c.loop.rescue(c)
 	c.loop.index.conns.add(c)
@@ -32,6 +35,16 @@ func (h *handler) OnOpen(gc gnet.Conn) ([]byte, gnet.Action) {
 		c.move(phaseUpgrade)
 	}
 	return nil, gnet.None
+}
+
+// forgetAddresses empties the addresses that gnet holds as long as a connection:
+// conn.remote is what counts, and 64 bytes of each connection were theirs.
+func forgetAddresses(gc gnet.Conn) {
+	for _, a := range []net.Addr{gc.LocalAddr(), gc.RemoteAddr()} {
+		if tcp, ok := a.(*net.TCPAddr); ok {
+			*tcp = net.TCPAddr{}
+		}
+	}
 }
 
 // OnTraffic is in 1 — bytes are there: they are peeked where gnet's loop buffer

@@ -13,11 +13,12 @@ import (
 // TestClientsRenewTheirTokens: a client with a source of tokens outlives several of
 // them on one connection, its ticks go on, and it asks for no more than it needs.
 func TestClientsRenewTheirTokens(t *testing.T) {
+	t.Parallel()
 	s := start(t, withTokens(t, func(o *gateway.Options) { o.Auth.Notice = time.Hour }))
 	var made atomic.Int32
 	opts := s.options()
 	opts.TokenSource = func(context.Context) (string, error) {
-		life := 4 * time.Second
+		life := 8 * time.Second // half of it is for the renewal
 		if made.Add(1) > 2 {
 			life = time.Hour
 		}
@@ -32,7 +33,7 @@ func TestClientsRenewTheirTokens(t *testing.T) {
 	if err := c.Subscribe("md:a"); err != nil {
 		t.Fatal(err)
 	}
-	time.AfterFunc(time.Until(began.Add(9*time.Second)), func() { // the first two are over
+	time.AfterFunc(time.Until(began.Add(17*time.Second)), func() { // the first two are over
 		s.hub.publish("md:a", []byte("still here"))
 	})
 	for {

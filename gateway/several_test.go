@@ -287,9 +287,10 @@ func TestTicketWithoutAUser(t *testing.T) {
 }
 
 func TestExpiredTicketOfAToken(t *testing.T) {
+	t.Parallel()
 	x := newSite(t, nil)
 	a, b := x.start(), x.start()
-	conn := a.mustDialAs(t, token(t, "ann", 2*time.Second))
+	conn := a.mustDialAs(t, token(t, "ann", shortLife))
 	ticket := conn.Ticket()
 	expectEnd(t, conn, wire.CloseUnauthenticated)
 	_, err := b.dialAs(t, "", ticket)

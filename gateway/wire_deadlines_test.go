@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"bytes"
 	"net/http"
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -22,7 +23,11 @@ func TestDeadlines(t *testing.T) {
 	hasty := start(t, func(o *gateway.Options) {
 		o.Heartbeat = gateway.HeartbeatOptions{Interval: 500 * time.Millisecond, Timeout: 2 * time.Second}
 	})
+	proxied := start(t, func(o *gateway.Options) {
+		o.Proxy = gateway.ProxyOptions{Protocol: true, Trusted: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
+	})
 	waiting := func(t testing.TB) *peer { return knock(t, s) }
+	behindProxy := func(t testing.TB) *peer { return knock(t, proxied) }
 	upgraded := func(t testing.TB) *peer { return upgraded(t, s, "/ws", suite.AES128GCM) }
 	refusal := func(p *peer) { p.expectRefusal(http.StatusRequestTimeout, "", "in time") }
 	closed := func(code wire.CloseCode, word bool) func(*peer) { return func(p *peer) { p.expectClose(code, word) } }
@@ -36,6 +41,14 @@ func TestDeadlines(t *testing.T) {
 		dribble []byte
 		end     func(*peer)
 	}{
+		{"no PROXY header", 10 * time.Second, behindProxy, nil, refusal},
+		{"PROXY header dribbles", 10 * time.Second, behindProxy, []byte("PROXY TCP6 2001:db8:1111:2222:3333:4444:5555:6666 2001:db8:1111:2222:3333:4444:5555:7777 12345 54321\r\n" + request("/echo")), refusal},
+		{"PROXY header of version 2 dribbles", 10 * time.Second, behindProxy, []byte(proxyV2(1, netip.MustParseAddrPort("192.0.2.1:1")) + request("/echo")), refusal},
+		{"no request behind a PROXY header", 10 * time.Second, func(t testing.TB) *peer {
+			p := knock(t, proxied)
+			p.send([]byte("PROXY TCP4 192.0.2.1 10.0.0.1 1 2\r\n"))
+			return p
+		}, nil, refusal},
 		{"no request", 10 * time.Second, waiting, nil, refusal},
 		{"request dribbles", 10 * time.Second, waiting, []byte(request("/echo")), refusal},
 		{"no HandshakeInit", 5 * time.Second, upgraded, nil, closed(wire.CloseTooLate, false)},
