@@ -74,8 +74,8 @@ test-race-programs: deps ## the programs themselves under the race detector, at 
 	go test -race -timeout 30m ./internal/e2e
 
 .PHONY: test-scale
-test-scale: deps ## thousands of sessions, for a machine with nothing else to do: idle, that stop reading, at a stop and at a kill
-	SEALCAST_LONG=1 go test -count=1 -timeout 30m -v -run 'TestIdleSessions|TestStopWithManySessions|TestSomeStopReading|TestKilledGatewayComesBack' ./internal/e2e
+test-scale: deps ## thousands of sessions, for a machine with nothing else to do: idle, that stop reading, at reloads, at a stop and at a kill
+	SEALCAST_LONG=1 go test -count=1 -timeout 30m -v -run 'TestIdleSessions|TestStopWithManySessions|TestSomeStopReading|TestReloadWithManySessions|TestKilledGatewayComesBack' ./internal/e2e
 
 .PHONY: bench
 bench: build ## run every load test for a short while against a gateway of its own; writes bench-report.html (below 8 minutes)

@@ -5,9 +5,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -208,6 +212,50 @@ func deliver(t *testing.T, r *redistest.Server, to []*client.Conn, ticks, payloa
 	}
 	slices.Sort(took)
 	return took
+}
+
+// SIGHUP, again and again, while ticks flow to many sessions: none ends, and each
+// gets every tick.
+func TestReloadWithManySessions(t *testing.T) {
+	n := size(100, 2000)
+	r := redistest.Start(t)
+	file := filepath.Join(t.TempDir(), "gateway.yaml")
+	settings := func(i int) {
+		s := []string{
+			"batch: {max_delay: 0s}\n",
+			"batch: {max_delay: 20ms, max_ticks: 2}\nslow: {queue: 1MiB, timeout: 20s}\nheartbeat: {interval: 1s}\nlimits: {messages_per_second: 1}\ncipher: {rekey: {records: 10}}\n",
+		}[i%2]
+		if err := os.WriteFile(file, []byte(s), 0o600); err != nil {
+			t.Error(err)
+		}
+	}
+	settings(0)
+	g := serve(t, fromRedis(r), func(cmd *exec.Cmd) { cmd.Args = append(cmd.Args, "--config", file) })
+	opts := crowdOptions(g)
+	opts.NetDial = nil
+	crowd := connectAll(t, g.url(), opts, n, "stop:a")
+	over, reloads := make(chan struct{}), 0
+	var reloading sync.WaitGroup
+	reloading.Go(func() {
+		for {
+			settings(reloads + 1)
+			g.signal(syscall.SIGHUP)
+			for reloads++; strings.Count(g.stderr.String(), `"settings reloaded"`) < reloads; {
+				select {
+				case <-over:
+					return
+				case <-time.After(5 * time.Millisecond):
+				}
+			}
+		}
+	})
+	deliver(t, r, crowd, 300, 100, 0)
+	close(over)
+	reloading.Wait()
+	if got := int(g.metric("sealcast_connections")); got != n || reloads < 2 {
+		t.Errorf("%d of %d sessions after %d reloads", got, n, reloads)
+	}
+	t.Logf("%d ticks to each of %d sessions, %d reloads meanwhile", 300, n, reloads)
 }
 
 // kill -9 and a restart: all clients come back by themselves, at times of their
