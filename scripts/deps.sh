@@ -41,6 +41,7 @@ need openssl command -v openssl
 need file command -v file
 need curl command -v curl
 need util-linux command -v unshare
+need iproute2 test -x /usr/sbin/ip -o -x /usr/bin/ip -o -x /sbin/ip
 need chromium command -v chromium
 # Only `make test-long` needs it, and it is large.
 if [[ -n ${FIREFOX:-} ]]; then

@@ -129,32 +129,6 @@ func TestSystemdTakesTheUnit(t *testing.T) {
 	run(t, nil, "systemd-analyze", "security", "--offline=true", "--threshold=20", path)
 }
 
-// What the image holds is static, and starts as an unprivileged user on a
-// read-only root in namespaces of its own, as a container would start it.
-func TestImageWithoutAnEngine(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "image")
-	run(t, nil, "deploy/docker/build.sh", dir, "test")
-	if out := run(t, nil, "file", filepath.Join(dir, "sealcast")); !strings.Contains(out, "statically linked") {
-		t.Errorf("not static: %s", out)
-	}
-	docker := read(t, "deploy/docker/Dockerfile")
-	if !strings.Contains(docker, "RUN deploy/docker/build.sh /out") {
-		t.Error("the Dockerfile builds something else than this test")
-	}
-	// unshare gives the user namespace; chroot is the image's root, bound read-only.
-	script := `mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && mount -t tmpfs -o size=1m tmp "$0/tmp" &&
-		! touch "$0/x" 2>/dev/null && exec chroot --userspec=65532:65532 "$0" /sealcast version`
-	args := []string{"--mount", "--pid", "--fork", "--ipc", "--uts"}
-	if os.Geteuid() != 0 {
-		args = append(args, "--user", "--map-root-user")
-		script = strings.Replace(script, "--userspec=65532:65532 ", "", 1)
-	}
-	out := run(t, nil, "unshare", append(args, "sh", "-c", script, dir)...)
-	if !strings.Contains(out, "sealcast test") {
-		t.Errorf("in a container: %s", out)
-	}
-}
-
 // The script that makes the secrets of compose.yaml gives what compose.yaml takes.
 func TestComposeSecrets(t *testing.T) {
 	folder := t.TempDir()
