@@ -42,7 +42,7 @@ func run(ctx context.Context, args []string) error {
 func measure(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("peers", flag.ContinueOnError)
 	c := drive.Config{Say: func(text string) { fmt.Fprintln(os.Stderr, text) }}
-	only := ""
+	only, with, from := "", "", ""
 	flags.StringVar(&c.Gateway, "gateway", "sealcast", "program of the gateway")
 	flags.IntVar(&c.Rounds, "rounds", 7, "how often everything is measured")
 	flags.DurationVar(&c.Within, "within", 14*time.Minute, "begin no round that would not end by then")
@@ -51,24 +51,47 @@ func measure(ctx context.Context, args []string) error {
 	flags.IntVar(&c.ServerCore, "server-core", 0, "core of the servers")
 	flags.IntVar(&c.GeneratorCore, "generator-core", 1, "core of the generator and of Redis")
 	flags.StringVar(&only, "only", "", "works whose names contain one of these, separated by commas; empty: all")
+	flags.StringVar(&with, "with", "", "those whose names contain one of these, separated by commas; empty: all")
 	flags.StringVar(&c.Profiles, "profiles", "", "folder for CPU profiles of the gateway; the figures are then worth less")
+	flags.StringVar(&from, "from", "", "files of -json of earlier runs, separated by commas, whose tables and history are written; nothing is measured")
 	page := flags.String("page", "", "page whose tables are written")
 	json := flags.String("json", "", "file for all measurements")
 	history := flags.String("history", "", "file for all measurements in the form that benchstat reads")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if only != "" {
-		c.Only = strings.Split(only, ",")
-	}
-	results, err := drive.Run(ctx, c)
-	if results == nil {
+	c.Only, c.With = list(only), list(with)
+	found, err := results(ctx, c, list(from))
+	if found == nil {
 		return err
 	}
-	if err := results.WriteTables(os.Stdout); err != nil {
+	if err := found.WriteTables(os.Stdout); err != nil {
 		return err
 	}
-	return errors.Join(err, save(*json, results.WriteJSON), save(*history, results.WriteHistory), results.UpdatePage(*page))
+	return errors.Join(err, save(*json, found.WriteJSON), save(*history, found.WriteHistory), found.UpdatePage(*page))
+}
+
+func results(ctx context.Context, c drive.Config, from []string) (*drive.Results, error) {
+	if len(from) == 0 {
+		return drive.Run(ctx, c)
+	}
+	var files []io.Reader
+	for _, name := range from {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		files = append(files, f)
+	}
+	return drive.ReadJSON(files...)
+}
+
+func list(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, ",")
 }
 
 func save(name string, write func(io.Writer) error) error {

@@ -3,11 +3,20 @@ package drive
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/sealcast/sealcast/bench/peers/servers"
 	"github.com/sealcast/sealcast/internal/loadgen/measure"
+)
+
+// One subscriber in probeEvery reads what comes at once, and is timed. The
+// others read every restEvery: reading all of them at once would keep the
+// generator so busy that it is what would be timed.
+const (
+	probeEvery = 10
+	restEvery  = int64(5 * time.Millisecond)
 )
 
 // delayed is a feed at a rate, whose ticks carry when they were published.
@@ -17,6 +26,10 @@ type delayed struct {
 	sent   int64
 	shift  int64 // from the loop's clock to the system's
 	delays *hdrhistogram.Histogram
+
+	rest    []*subscriber // who are not timed
+	resumed int64         // when they read last
+	reading bool          // they do in this turn
 }
 
 // delay measures an open loop: from PUBLISH until the tick is read from the
@@ -29,7 +42,7 @@ func (m *meter) delay() (s Sample, err error) {
 	d := &delayed{feed: f, delays: measure.NewHistogram(), shift: servers.Now() - m.loop.Now()}
 	alone := m.contestant.Server == "redis-client"
 	if !alone {
-		if err := f.subscribe(d.arrived); err != nil {
+		if err := d.subscribe(); err != nil {
 			return s, err
 		}
 	}
@@ -45,6 +58,21 @@ func (m *meter) delay() (s Sample, err error) {
 	s, err = m.measured()
 	s.P50, s.P99 = float64(d.delays.ValueAtQuantile(50)), float64(d.delays.ValueAtQuantile(99))
 	return s, err
+}
+
+// subscribe connects all subscribers, timed and others.
+func (d *delayed) subscribe() error {
+	n := 0
+	return d.m.connect(d.m.work.Connections, func(i int) error {
+		n++
+		if n%probeEvery == 0 {
+			_, err := d.dial(i, d.arrived)
+			return err
+		}
+		s, err := d.dial(i, d.untimed)
+		d.rest = append(d.rest, s)
+		return err
+	})
 }
 
 // alone has the server tell its delays itself.
@@ -70,8 +98,19 @@ func (d *delayed) alone() (s Sample, err error) {
 	return s, nil
 }
 
-// due publishes what is due.
+// due publishes what is due, and has the untimed read now and then, for one turn.
 func (d *delayed) due(now int64) int64 {
+	if d.reading || now-d.resumed >= restEvery {
+		d.reading = !d.reading
+		d.resumed = now
+		for _, s := range d.rest {
+			s.conn.Pause(!d.reading)
+		}
+	}
+	return min(d.publishDue(now), d.resumed+restEvery)
+}
+
+func (d *delayed) publishDue(now int64) int64 {
 	at := func(k int64) int64 { return d.start + int64(float64(k)*1e9/d.m.work.Rate) }
 	if at(d.sent) > now {
 		return at(d.sent)
@@ -83,6 +122,8 @@ func (d *delayed) due(now int64) int64 {
 	d.to.flush()
 	return at(d.sent)
 }
+
+func (d *delayed) untimed(*subscriber, uint64, int64) { d.m.done++ }
 
 // arrived times one delivery.
 func (d *delayed) arrived(_ *subscriber, _ uint64, at int64) {

@@ -34,6 +34,7 @@ type Config struct {
 	ServerCore    int
 	GeneratorCore int
 	Only          []string // parts of names of works; empty: all
+	With          []string // parts of names of contestants; empty: all
 	Profiles      string   // folder; empty: none
 	Say           func(text string)
 }
@@ -60,7 +61,7 @@ func Run(ctx context.Context, c Config) (*Results, error) {
 	defer b.redis.stop()
 	works := b.works()
 	if len(works) == 0 {
-		return nil, fmt.Errorf("no work has a name with %s", strings.Join(c.Only, " or "))
+		return nil, fmt.Errorf("no work has a name with %q and somebody with %q", strings.Join(c.Only, " or "), strings.Join(c.With, " or "))
 	}
 	results := newResults(works, c)
 	begun := time.Now()
@@ -97,12 +98,17 @@ func (b *bench) prepare() (err error) {
 	return err
 }
 
-// works are those that are wanted.
+// works are those that are wanted, with those that are.
 func (b *bench) works() []*Work {
-	all := allWorks()
-	return slices.DeleteFunc(all, func(w *Work) bool {
-		return len(b.Only) > 0 && !slices.ContainsFunc(b.Only, func(part string) bool { return strings.Contains(w.Name, part) })
-	})
+	works := slices.DeleteFunc(allWorks(), func(w *Work) bool { return unwanted(w.Name, b.Only) })
+	for _, w := range works {
+		w.Contestants = slices.DeleteFunc(w.Contestants, func(c *Contestant) bool { return unwanted(c.Name, b.With) })
+	}
+	return slices.DeleteFunc(works, func(w *Work) bool { return len(w.Contestants) == 0 })
+}
+
+func unwanted(name string, parts []string) bool {
+	return len(parts) > 0 && !slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(name, part) })
 }
 
 func (b *bench) round(works []*Work, round int) (samples []Sample, err error) {

@@ -151,6 +151,14 @@ func TestTablesAndHistory(t *testing.T) {
 	if want := "Benchmark/echo-plain-64B-100x1/gws 1 2000 cpu-ns/op 10 op/s\n"; !strings.Contains(history.String(), want) {
 		t.Errorf("the history has no line %q", want)
 	}
+	var once bytes.Buffer
+	if err := r.WriteJSON(&once); err != nil {
+		t.Fatal(err)
+	}
+	twice, err := ReadJSON(bytes.NewReader(once.Bytes()), bytes.NewReader(once.Bytes()))
+	if err != nil || twice.Rounds != 10 || len(twice.Samples) != 2*len(r.Samples) {
+		t.Errorf("two runs of five rounds are read as %d: %v", twice.Rounds, err)
+	}
 	page := filepath.Join(t.TempDir(), "page.md")
 	const around = "before\n" + beginMark + "\nold\n" + endMark + "\nafter\n"
 	if err := os.WriteFile(page, []byte(around), 0o644); err != nil {

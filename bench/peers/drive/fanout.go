@@ -73,14 +73,17 @@ func (m *meter) newFeed() (*feed, error) {
 
 // subscribe connects all subscribers.
 func (f *feed) subscribe(tick func(*subscriber, uint64, int64)) error {
-	return f.m.connect(f.m.work.Connections, func(i int) error { return f.dial(i, tick) })
+	return f.m.connect(f.m.work.Connections, func(i int) error {
+		_, err := f.dial(i, tick)
+		return err
+	})
 }
 
 // dial begins to connect the i-th subscriber.
-func (f *feed) dial(i int, tick func(*subscriber, uint64, int64)) error {
+func (f *feed) dial(i int, tick func(*subscriber, uint64, int64)) (*subscriber, error) {
 	s := &subscriber{feed: f, tick: tick}
 	if err := s.client.dial(f.m, i, s); err != nil {
-		return err
+		return nil, err
 	}
 	switch f.m.contestant.Dialect {
 	case push:
@@ -90,7 +93,7 @@ func (f *feed) dial(i int, tick func(*subscriber, uint64, int64)) error {
 	case centrifuge:
 		s.text = &centrifugeReader{s: s}
 	}
-	return nil
+	return s, nil
 }
 
 // arrived counts a tick that a subscriber has got.

@@ -41,5 +41,8 @@ func (m *meter) beginIdle() func(i int) error {
 		}
 	}
 	f := &feed{m: m}
-	return func(i int) error { return f.dial(i, nil) }
+	return func(i int) error {
+		_, err := f.dial(i, nil)
+		return err
+	}
 }

@@ -83,7 +83,7 @@ func (b *bench) startPeer(w *Work, c *Contestant) (*process, error) {
 	if w.ticks() {
 		args = append(args, "-redis", b.redis.address)
 	}
-	if w.Burst > 1 {
+	if c.Batched {
 		args = append(args, "-batched")
 	}
 	cmd := child(self, args...)

@@ -99,3 +99,27 @@ func (r *Results) WriteJSON(w io.Writer) error {
 	e.SetIndent("", " ")
 	return e.Encode(r)
 }
+
+// ReadJSON reads what WriteJSON has written of one run or more, as if it were
+// one: the same machine and versions are taken for granted, the first names them.
+func ReadJSON(files ...io.Reader) (*Results, error) {
+	all := new(Results)
+	for i, f := range files {
+		var r Results
+		if err := json.NewDecoder(f).Decode(&r); err != nil {
+			return nil, fmt.Errorf("results of a run: %w", err)
+		}
+		if i == 0 {
+			*all = r
+			continue
+		}
+		all.Samples = append(all.Samples, r.Samples...)
+	}
+	all.works = allWorks()
+	for _, w := range all.works {
+		for _, c := range w.Contestants {
+			all.Rounds = max(all.Rounds, len(all.of(w.Name, c.Name)))
+		}
+	}
+	return all, nil
+}

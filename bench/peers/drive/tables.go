@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 )
 
 // The lines of a page between which its tables stand.
@@ -44,8 +45,8 @@ func (r *Results) UpdatePage(name string) error {
 // WriteTables writes the aims and what was found, in Markdown.
 func (r *Results) WriteTables(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %d rounds in %s, each figure the median of them; %s after a warm-up of %s for each server and round. %s; %s. Beside it: %s.\n\n",
-		r.Started[:10], r.Rounds, r.Took, r.For, r.Warmup, r.Machine, r.Go, strings.Join(r.Modules, ", "))
+	fmt.Fprintf(&b, "%s, %d rounds; each figure is the median of them, and %s after a warm-up of %s. %s; %s. Beside it: %s.\n\n",
+		r.Started[:min(len(r.Started), len(time.DateOnly))], r.Rounds, r.For, r.Warmup, r.Machine, r.Go, strings.Join(r.Modules, ", "))
 	r.writeBars(&b)
 	b.WriteString("\n")
 	r.writeCosts(&b)
@@ -86,6 +87,9 @@ func quantity(v float64, unit string) string {
 
 func (r *Results) writeCosts(b *strings.Builder) {
 	for _, w := range r.works {
+		if !slices.ContainsFunc(r.Samples, func(s Sample) bool { return s.Work == w.Name }) {
+			continue
+		}
 		switch w.Kind {
 		case kindIdle:
 			r.writeTable(b, w, "bytes a session", []column{{"", func(s Sample) float64 { return s.PerSession }, "%.0f"}, {"RSS, MB", rssOf, "%.0f"}})

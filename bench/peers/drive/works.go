@@ -33,6 +33,7 @@ type Contestant struct {
 	TLS      bool
 	Suite    string // of a sealed session; empty: an ordinary WebSocket
 	Dialect  dialect
+	Batched  bool     // servers.Options.Batched
 	Settings []string // of the gateway
 }
 
@@ -60,22 +61,23 @@ const (
 
 // The contestants' names.
 const (
-	ourPlainEcho = "Sealcast, unencrypted"
-	ourAES       = "Sealcast, AES-128-GCM"
-	ourPlain     = "Sealcast, plain"
-	ourGroup     = "Sealcast, AES-128-GCM, group"
-	ourChaCha    = "Sealcast, ChaCha20-Poly1305"
-	bareCrypto   = "Open and Seal alone"
-	bareRedis    = "go-redis alone"
-	rawEpoll     = "raw epoll loop"
-	ofGnet       = "gnet"
-	ofGWS        = "gws"
-	ofGorilla    = "gorilla"
-	gwsTLS       = "gws, TLS 1.3"
-	gorillaTLS   = "gorilla, TLS 1.3"
-	broadcaster  = "gws.Broadcaster"
-	ofNATS       = "nats-server"
-	ofCentrifuge = "centrifuge"
+	ourPlainEcho      = "Sealcast, unencrypted"
+	ourAES            = "Sealcast, AES-128-GCM"
+	ourPlain          = "Sealcast, plain"
+	ourGroup          = "Sealcast, AES-128-GCM, group"
+	ourChaCha         = "Sealcast, ChaCha20-Poly1305"
+	bareCrypto        = "Open and Seal alone"
+	bareRedis         = "go-redis alone"
+	rawEpoll          = "raw epoll loop"
+	ofGnet            = "gnet"
+	ofGWS             = "gws"
+	ofGorilla         = "gorilla"
+	gwsTLS            = "gws, TLS 1.3"
+	gorillaTLS        = "gorilla, TLS 1.3"
+	broadcaster       = "gws.Broadcaster"
+	ofNATS            = "nats-server"
+	ofCentrifuge      = "centrifuge"
+	centrifugeDelayed = "centrifuge, writes delayed"
 )
 
 // Suites of contestants.
@@ -148,8 +150,8 @@ func fanouts() []*Work {
 	for _, subscribers := range []int{1000, 5000} {
 		works = append(works, &Work{
 			Name:  fmt.Sprintf("fanout-%dx50", subscribers),
-			Title: fmt.Sprintf("fan-out, %s subscribers, 50 ticks a batch, 4 batches under way", thousands(subscribers)), Kind: kindFanout,
-			Size: tickSize, Connections: subscribers, Window: 200, Burst: 50, Settings: []string{"batch.max_ticks=50", "batch.max_delay=5ms"},
+			Title: fmt.Sprintf("fan-out, %s subscribers, 50 ticks a batch", thousands(subscribers)), Kind: kindFanout,
+			Size: tickSize, Connections: subscribers, Window: 50, Burst: 50, Settings: []string{"batch.max_ticks=50", "batch.max_delay=5ms"},
 		})
 	}
 	for _, w := range works {
@@ -158,6 +160,9 @@ func fanouts() []*Work {
 			{Name: ourGroup, Suite: suiteAES, Dialect: push, Settings: []string{"fanout.seal=group"}},
 			{Name: broadcaster, Server: "gws"}, {Name: ofNATS, Server: "nats", Dialect: natsText},
 			{Name: ofCentrifuge, Server: "centrifuge", Dialect: centrifuge},
+		}
+		if w.Burst > 1 {
+			w.Contestants = append(w.Contestants, &Contestant{Name: centrifugeDelayed, Server: "centrifuge", Dialect: centrifuge, Batched: true})
 		}
 	}
 	return works
