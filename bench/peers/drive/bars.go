@@ -54,8 +54,8 @@ func memoryRatio(a, b string) func(*Results) []float64 {
 
 // bars are all aims that a run can decide.
 func bars() []bar {
-	const echo16, echo1, echo1000 = "echo-plain-64B-100x16", "echo-plain-64B-100x1", "echo-plain-64B-1000x1"
-	const small1, large1, small16, large16 = "echo-sealed-64B-100x1", "echo-sealed-1024B-100x1", "echo-sealed-64B-100x16", "echo-sealed-1024B-100x16"
+	const echo16, echo1, echo1000 = "echo-plain-64B-100c-16w", "echo-plain-64B-100c-1w", "echo-plain-64B-1000c-1w"
+	const small1, large1, small16, large16 = "echo-sealed-64B-100c-1w", "echo-sealed-1024B-100c-1w", "echo-sealed-64B-100c-16w", "echo-sealed-1024B-100c-16w"
 	const single, full, wide = "fanout-1000x1", "fanout-1000x50", "fanout-5000x50"
 	return []bar{
 		{"plain echo, 64 B, 100 × 16, against gws", ratio(echo16, ourPlainEcho, ofGWS), 1. / 7, 0, ""},

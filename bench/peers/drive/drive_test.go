@@ -148,7 +148,7 @@ func TestTablesAndHistory(t *testing.T) {
 	if err := r.WriteHistory(&history); err != nil {
 		t.Fatal(err)
 	}
-	if want := "Benchmark/echo-plain-64B-100x1/gws 1 2000 cpu-ns/op 10 op/s\n"; !strings.Contains(history.String(), want) {
+	if want := "Benchmark/echo-plain-64B-100c-1w/gws 1 2000 cpu-ns/op 10 op/s\n"; !strings.Contains(history.String(), want) {
 		t.Errorf("the history has no line %q", want)
 	}
 	var once bytes.Buffer

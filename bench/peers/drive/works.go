@@ -104,7 +104,7 @@ func allWorks() []*Work {
 func plainEchoes() (works []*Work) {
 	for _, load := range []struct{ connections, window int }{{100, 16}, {100, 1}, {1000, 1}} {
 		works = append(works, &Work{
-			Name:  fmt.Sprintf("echo-plain-64B-%dx%d", load.connections, load.window),
+			Name:  fmt.Sprintf("echo-plain-64B-%dc-%dw", load.connections, load.window),
 			Title: fmt.Sprintf("plain echo, 64 B, %d connections, %d in flight", load.connections, load.window),
 			Size:  64, Connections: load.connections, Window: load.window,
 			Contestants: []*Contestant{
@@ -120,7 +120,7 @@ func sealedEchoes() (works []*Work) {
 	for _, window := range []int{1, 16} {
 		for _, size := range []int{64, 1024} {
 			works = append(works, &Work{
-				Name:  fmt.Sprintf("echo-sealed-%dB-100x%d", size, window),
+				Name:  fmt.Sprintf("echo-sealed-%dB-100c-%dw", size, window),
 				Title: fmt.Sprintf("sealed echo, %s, 100 connections, %d in flight", bytesText(size), window),
 				Size:  size, Connections: 100, Window: window,
 				Contestants: []*Contestant{
