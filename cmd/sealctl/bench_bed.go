@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -46,6 +47,7 @@ func (g *gatewayFlags) declare(a *app, f *flags) {
 	f.BoolVar(&g.insecure, "insecure", false, "accept any key: whoever answers is measured")
 	f.StringVar(&g.known.Path, "known-gateways", a.knownGateways, "`FILE` of keys that were verified before")
 	f.StringVar(&g.hybrid, "post-quantum", "preferred", "`MODE` of the key agreement with ML-KEM-768: preferred, required or off")
+	f.StringVar(&g.ca, "ca", "", "`FILE` of certificates (PEM) to trust for wss://, instead of the system's")
 	f.StringVar(&g.realm, "realm", "default", "`NAME` that the gateway's settings give as its realm")
 	f.list(&g.headers, "header", false, "`LINE` to add to upgrade requests, such as 'Origin: https://a.example'; several are allowed")
 	f.DurationVar(&g.timeout, "timeout", defaultTimeout, "`TIME` within which a gateway must answer")
@@ -62,8 +64,6 @@ func (g *gatewayFlags) check(f *flags) error {
 		return advice.Misuse("--gateway, --set and --vary belong to --start", "a running gateway has its own settings")
 	case g.start && (g.admin != "" || g.insecure || len(g.keys) > 0):
 		return advice.Misuse("--admin, --key and --insecure belong to a running gateway", "with --start they are known")
-	case strings.HasPrefix(g.url, "wss://"):
-		return advice.Misuse("load is put on ws:// only", "name the gateway itself, behind whatever ends TLS")
 	}
 	return nil
 }
@@ -170,11 +170,14 @@ func (a *app) find(ctx context.Context, b *load, d *bed) error {
 func (g *gatewayFlags) named() (*loadgen.Gateway, error) {
 	const hint = "a gateway's address looks like ws://127.0.0.1:8080/echo"
 	u, err := url.Parse(g.url)
-	if err != nil || u.Scheme != "ws" || u.Hostname() == "" {
+	if err != nil || u.Scheme != "ws" && u.Scheme != "wss" || u.Hostname() == "" {
 		return nil, advice.Misuse(fmt.Sprintf("%q is no address of a gateway", g.url), hint)
 	}
-	port := u.Port()
-	if port == "" {
+	secure, port := u.Scheme == "wss", u.Port()
+	switch {
+	case port == "" && secure:
+		port = "443"
+	case port == "":
 		port = "80"
 	}
 	addr, err := net.ResolveTCPAddr("tcp", net.JoinHostPort(u.Hostname(), port))
@@ -185,7 +188,21 @@ func (g *gatewayFlags) named() (*loadgen.Gateway, error) {
 	for _, path := range []string{"/ws", "/echo"} {
 		prefix = strings.TrimSuffix(prefix, path)
 	}
-	return &loadgen.Gateway{Address: unmapped(addr.AddrPort()), Host: u.Host, Prefix: prefix}, nil
+	gw := &loadgen.Gateway{Address: unmapped(addr.AddrPort()), Host: u.Host, Prefix: prefix}
+	if secure {
+		gw.TLS, err = g.tls(u.Hostname())
+	}
+	return gw, err
+}
+
+// tls is the configuration for what ends TLS before the gateway.
+func (g *gatewayFlags) tls(host string) (*tls.Config, error) {
+	o := client.Options{TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12}}
+	if err := g.setTLS(&o); err != nil {
+		return nil, err
+	}
+	o.TLSConfig.ServerName, o.TLSConfig.NextProtos = host, []string{"http/1.1"}
+	return o.TLSConfig, nil
 }
 
 func unmapped(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }

@@ -202,6 +202,9 @@ func idleCases(b *load, d *bed) (all []loadgen.Case, err error) {
 	case b.how.rate < 0 || b.how.rate > 40:
 		return nil, advice.Misuse("idle: --rate is the pings a second of one active connection: between 0 and 40", "")
 	}
+	if b.fan.procs > 1 && d.env.Gateways[0].TLS != nil {
+		return nil, advice.Misuse("idle: --processes is for ws://", "over wss:// one process has all connections")
+	}
 	processes := b.fan.procs
 	if processes == 0 && len(d.env.Gateways) > 1 {
 		processes = len(d.env.Gateways)

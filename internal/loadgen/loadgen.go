@@ -14,6 +14,7 @@ package loadgen
 
 import (
 	"context"
+	"crypto/tls"
 	"net/netip"
 	"strings"
 	"time"
@@ -27,8 +28,9 @@ import (
 // Gateway is one that is measured.
 type Gateway struct {
 	Address netip.AddrPort
-	Host    string // for the upgrade request
-	Prefix  string // of the paths /ws and /echo
+	Host    string      // for the upgrade request
+	Prefix  string      // of the paths /ws and /echo
+	TLS     *tls.Config // of what ends TLS before it; nil: none is spoken
 	Pins    []session.PublicKey
 	Admin   *target.Admin   // nil: its own figures are not available
 	PID     int             // of a process of this machine; 0: not known

@@ -13,6 +13,7 @@ import (
 // a channel. It does the same as the other, and costs more.
 type goroutines struct {
 	start time.Time
+	over  func(net.Conn) (net.Conn, error) // nil: nothing
 	found chan Ready
 	woken chan struct{}
 	gone  chan struct{} // closed by Shut
@@ -27,6 +28,7 @@ type socket struct {
 	mu      sync.Mutex // guards the rest
 	changed *sync.Cond
 	conn    net.Conn // nil while connecting
+	tcp     net.Conn // below conn
 	err     error    // why nothing more can be read or written
 	in      []byte   // read, and not taken by the loop
 	out     []byte   // to be written; not empty while a write goes on
@@ -35,10 +37,11 @@ type socket struct {
 	closed  bool
 }
 
-// NewGoroutines makes the backend that runs on every system.
-func NewGoroutines(start time.Time) Backend {
+// NewGoroutines makes the backend that runs on every system. over is put over
+// each connection, such as TLS; it may wait, and is nil for nothing.
+func NewGoroutines(start time.Time, over func(net.Conn) (net.Conn, error)) Backend {
 	return &goroutines{
-		start: start, found: make(chan Ready, 1024), woken: make(chan struct{}, 1),
+		start: start, over: over, found: make(chan Ready, 1024), woken: make(chan struct{}, 1),
 		gone: make(chan struct{}), socks: map[int]*socket{},
 	}
 }
@@ -58,14 +61,20 @@ func (g *goroutines) Dial(to netip.AddrPort, from netip.Addr) (int, error) {
 	g.socks[id] = s
 	g.mu.Unlock()
 	go func() {
-		conn, err := d.Dial("tcp", to.String())
+		tcp, err := d.Dial("tcp", to.String())
+		conn := tcp
+		if err == nil && g.over != nil {
+			if conn, err = g.over(tcp); err != nil {
+				tcp.Close()
+			}
+		}
 		s.mu.Lock()
-		s.conn, s.err = conn, err
+		s.conn, s.tcp, s.err = conn, tcp, err
 		closed := s.closed
 		s.mu.Unlock()
 		switch {
-		case closed && conn != nil:
-			conn.Close()
+		case closed && tcp != nil:
+			tcp.Close()
 		case !closed && err == nil:
 			go g.reading(id, s)
 			go g.writing(id, s)
@@ -220,7 +229,7 @@ func (g *goroutines) Close(id int, reset bool) {
 	defer s.mu.Unlock()
 	s.closed = true
 	s.changed.Broadcast()
-	if tcp, ok := s.conn.(*net.TCPConn); ok {
+	if tcp, ok := s.tcp.(*net.TCPConn); ok {
 		if reset {
 			_ = tcp.SetLinger(0)
 		}

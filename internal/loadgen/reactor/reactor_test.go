@@ -17,7 +17,7 @@ const patience = 20 * time.Second
 func backends(t *testing.T, f func(t *testing.T, l *Loop)) {
 	makers := map[string]func(time.Time) (Backend, error){
 		"system":     NewBackend,
-		"goroutines": func(start time.Time) (Backend, error) { return NewGoroutines(start), nil },
+		"goroutines": func(start time.Time) (Backend, error) { return NewGoroutines(start, nil), nil },
 	}
 	for name, make := range makers {
 		t.Run(name, func(t *testing.T) {
