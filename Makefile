@@ -128,10 +128,11 @@ fuzz: ## run every fuzz target for a while (FUZZTIME=60s)
 	FUZZTIME='$(FUZZTIME)' FUZZBUDGET='$(FUZZBUDGET)' scripts/fuzz.sh
 
 .PHONY: test-deploy
-test-deploy: deps build ## check the Helm chart, compose.yaml, that releases are reproducible, and several gateways by their script (part of test-long)
+test-deploy: deps build ## check the Helm chart, compose.yaml, that releases are reproducible, and several gateways by their script, and what README tells a newcomer (part of test-long)
 	cd tools/deployment && go vet ./... && go test ./...
 	scripts/check-release.sh
 	deploy/several/rehearse.sh
+	scripts/check-readme.sh
 
 .PHONY: release
 release: ## build archives, checksums and bills of materials for VERSION into dist
