@@ -98,6 +98,9 @@ func (s *redisSource) serve(ctx context.Context, addr string) (server string, li
 	var wg sync.WaitGroup
 	wg.Go(l.write)
 	wg.Go(l.sing)
+	if s.opt.Redis.Topology == Cluster {
+		wg.Go(func() { newAttendants(s.opt, s.queue).run(l.ctx, addr) })
+	}
 	l.fail(s.read(l))
 	wg.Wait()
 
