@@ -37,7 +37,11 @@ type streamSource struct {
 const streamPage = 512
 
 func newStreamSource(opt Options, q *queue, st *status) *streamSource {
-	return &streamSource{opt: opt, queue: q, status: st, client: NewClient(opt.Redis), random: newRandom(opt.Random)}
+	s := &streamSource{opt: opt, queue: q, status: st, client: NewClient(opt.Redis), random: newRandom(opt.Random)}
+	if cluster, ok := s.client.(*redis.ClusterClient); ok {
+		cluster.OnNewNode(func(node *redis.Client) { node.AddHook(signing(node.Options().Addr)) })
+	}
+	return s
 }
 
 // run reads all streams until ctx ends.
@@ -65,7 +69,7 @@ func (s *streamSource) send(_ uint64, orders []order) {
 func (s *streamSource) keep(ctx context.Context, i int) {
 	r := &streamReader{source: s, name: s.opt.Redis.Streams[i], stream: i + 1}
 	for failures := 0; ctx.Err() == nil; failures++ {
-		err := r.read(ctx)
+		err := r.serve(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -135,12 +139,59 @@ type streamReader struct {
 	name   string
 	stream int // number in items, from 1
 
+	client redis.UniversalClient
+	server string // that client leads to, with sentinels
+
 	at      position
+	from    string // the server that had the last page; empty: there is but one
 	started bool
 	sure    bool // at.count is exact
 	healthy bool // the last answer was one
 	failing bool // said to be away
 	counted bool
+}
+
+// serve reads for as long as that succeeds. With sentinels it does so by a connection
+// to the master, so that it is known whose answers it takes.
+func (r *streamReader) serve(ctx context.Context) error {
+	opt := r.source.opt.Redis
+	if opt.Topology != Sentinel {
+		r.client = r.source.client
+		return r.read(ctx)
+	}
+	addr, err := opt.impatient().findMaster(ctx)
+	if err != nil {
+		return err
+	}
+	o := opt.universal().Simple()
+	o.Addr = addr
+	master := redis.NewClient(o)
+	defer master.Close()
+	r.client, r.server = master, addr
+	answer, cancel := context.WithTimeout(ctx, opt.impatient().DialTimeout)
+	defer cancel()
+	if err := master.Ping(answer).Err(); err != nil && !isRedis(err) { // a refusal is an answer, too
+		return err
+	}
+	return r.read(ctx)
+}
+
+// signing is a hook of the client of one node of a cluster. It writes the node's address
+// to where the context says (answeredBy), for every pipeline that it takes.
+type signing string
+
+type answeredBy struct{} // key in a context, of a *string
+
+func (signing) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (signing) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (addr signing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if to, ok := ctx.Value(answeredBy{}).(*string); ok {
+			*to = string(addr)
+		}
+		return next(ctx, cmds)
+	}
 }
 
 // read takes entries until a command fails.
@@ -153,7 +204,7 @@ func (r *streamReader) read(ctx context.Context) error {
 			return err
 		}
 		if !r.started {
-			r.at, r.started, r.sure = page.end(), true, true
+			r.at, r.from, r.started, r.sure = page.end(), page.server, true, true
 			r.source.queue.put(item{kind: itemNothing, stream: r.stream, at: r.at})
 			r.source.found(r)
 			continue
@@ -174,6 +225,7 @@ type page struct {
 	length, added uint64   // entries that there are, and that there have ever been
 	last          position // the highest ID ever
 	entries       []redis.XMessage
+	server        string // that has answered; empty: there is but one
 }
 
 // end is the position behind all of the stream.
@@ -186,7 +238,8 @@ func (r *streamReader) page(ctx context.Context) (*page, error) {
 	defer cancel()
 	var info *redis.XInfoStreamCmd
 	var read *redis.XStreamSliceCmd
-	_, failure := r.source.client.TxPipelined(ctx, func(tx redis.Pipeliner) error {
+	server := r.server
+	_, failure := r.client.TxPipelined(context.WithValue(ctx, answeredBy{}, &server), func(tx redis.Pipeliner) error {
 		info = infoOf(ctx, tx, r.name)
 		if r.started {
 			read = tx.XRead(ctx, &redis.XReadArgs{Streams: []string{r.name, r.at.id()}, Count: streamPage, Block: -1})
@@ -194,8 +247,12 @@ func (r *streamReader) page(ctx context.Context) (*page, error) {
 		return nil
 	})
 	p, err := parseInfo(info, failure)
-	if err != nil || read == nil {
-		return p, err
+	if err != nil {
+		return nil, err
+	}
+	p.server = server
+	if read == nil {
+		return p, nil
 	}
 	switch streams, err := read.Result(); {
 	case errors.Is(err, redis.Nil):
@@ -254,9 +311,13 @@ func parseInfo(info *redis.XInfoStreamCmd, failure error) (*page, error) {
 func (r *streamReader) take(ctx context.Context, p *page) {
 	before := r.at
 	cause := r.advance(p)
+	if p.server != r.from && cause == wire.Cause_CAUSE_UNSPECIFIED {
+		cause = wire.Cause_CAUSE_SOURCE_LOST // replication does not wait: what the other had taken may not be there
+	}
+	r.from = p.server
 	count := r.at.count - uint64(len(p.entries))
 	if cause != wire.Cause_CAUSE_UNSPECIFIED {
-		r.source.opt.Log.Warn("entries of a redis stream are gone before they were read",
+		r.source.opt.Log.Warn("entries of a redis stream are gone before they were read, or may be",
 			zap.String("stream", r.name), zap.Stringer("cause", cause))
 		r.source.queue.put(item{kind: itemLapse, stream: r.stream, at: r.lapsed(p, before, count), note: &note{cause: cause}})
 	}
@@ -334,7 +395,7 @@ func (r *streamReader) wait(ctx context.Context) error {
 	block := r.source.opt.Redis.Canary / 2
 	ctx, cancel := context.WithTimeout(ctx, 2*block)
 	defer cancel()
-	err := r.source.client.XRead(ctx, &redis.XReadArgs{Streams: []string{r.name, r.at.id()}, Count: 1, Block: block}).Err()
+	err := r.client.XRead(ctx, &redis.XReadArgs{Streams: []string{r.name, r.at.id()}, Count: 1, Block: block}).Err()
 	if errors.Is(err, redis.Nil) {
 		return nil
 	}

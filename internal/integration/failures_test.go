@@ -86,15 +86,17 @@ var failures = []struct {
 		addrs := []string{x.servers[0].Addr}
 		x.addrs.Store(&addrs)
 	}},
-	{"master killed", [7]toll{never, never, all | short, perhaps, all | short, those | short, perhaps | short}, func(x *trial) { x.failover((*redistest.Server).Kill, (*redistest.Server).Restart) }},
-	{"master frozen", [7]toll{never, never, all, perhaps, perhaps, those, perhaps}, func(x *trial) { x.failover((*redistest.Server).Pause, (*redistest.Server).Resume) }},
-	{"slot moved", [7]toll{never, never, never, never, nothing, those | short, nothing | short}, func(x *trial) {
+	{"master killed", [7]toll{never, never, all | short, all, all | short, those | short, those | short}, func(x *trial) { x.failover((*redistest.Server).Kill, (*redistest.Server).Restart) }},
+	{"master frozen", [7]toll{never, never, all, all, perhaps, those, those}, func(x *trial) { x.failover((*redistest.Server).Pause, (*redistest.Server).Resume) }},
+	{"slot moved", [7]toll{never, never, never, never, nothing, those | short, those | short}, func(x *trial) {
 		key := keyOf(x.source, "a")
 		to := x.servers[0]
 		if x.master(key) == to {
 			to = x.servers[1]
 		}
-		x.struck["a"] = true
+		for _, topic := range failingTopics {
+			x.struck[topic] = keyOf(x.source, topic) == key
+		}
 		x.move(key, to)
 	}},
 }
@@ -135,8 +137,9 @@ type trial struct {
 	p         *publisher
 	witnesses []*witness
 
-	struck map[string]bool // topics of the server that failed
-	heal   func()          // brings the server back; nil: it is there
+	struck map[string]bool              // topics of the server that failed
+	at     map[string]*redistest.Server // masters of the topics, before
+	heal   func()                       // brings the server back; nil: it is there
 }
 
 // newTrial starts a gateway, while Redis is away if asked to, and clients.
@@ -179,7 +182,7 @@ const soon = 3 * time.Second
 func (x *trial) run(name string, cost toll, fail func(*trial)) {
 	x.t.Helper()
 	x.restore()
-	x.struck = make(map[string]bool)
+	x.struck, x.at = make(map[string]bool), x.masters()
 	before := x.resets()
 	fail(x)
 	x.served()
@@ -226,6 +229,15 @@ func (x *trial) flows(from time.Time) (longest time.Duration) {
 	return longest
 }
 
+// masters are those of the topics.
+func (x *trial) masters() map[string]*redistest.Server {
+	at := make(map[string]*redistest.Server)
+	for _, topic := range failingTopics {
+		at[topic] = x.master(keyOf(x.source, topic))
+	}
+	return at
+}
+
 // resets are those of all clients so far, by client and topic.
 func (x *trial) resets() map[string]int {
 	n := make(map[string]int)
@@ -240,6 +252,7 @@ func (x *trial) resets() map[string]int {
 // judge holds what clients were told against what the failure may have cost.
 func (x *trial) judge(name string, cost toll, before map[string]int) {
 	x.t.Helper()
+	now := x.masters()
 	for _, w := range x.witnesses {
 		for _, topic := range failingTopics {
 			n, cause := w.resetsOf(topic)
@@ -249,6 +262,8 @@ func (x *trial) judge(name string, cost toll, before map[string]int) {
 			case cost == perhaps || !w.follows(topic):
 			case due && n == 0:
 				x.t.Errorf("%s: %s: %s is not reset", name, w.name, topic)
+			case !due && n > 0 && now[topic] != x.at[topic]:
+				x.t.Logf("%s: on this busy machine the servers have changed the master of %s by themselves", name, topic)
 			case !due && n > 0:
 				x.t.Errorf("%s: %s: %s is reset, %v, of which nothing can be missing", name, w.name, topic, cause)
 			case due && cause != wire.Cause_CAUSE_SOURCE_LOST && cause != wire.Cause_CAUSE_RESUBSCRIBED:
