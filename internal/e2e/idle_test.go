@@ -24,7 +24,7 @@ import (
 // heartbeats as by default, which is reported: it depends on what else runs. In
 // `make test` there are fewer, and nothing but their living is judged.
 func TestIdleSessions(t *testing.T) {
-	for id, limit := range map[suite.ID]int{suite.AES128GCM: 3 << 10, suite.ChaCha20Poly1305: 5 << 9} {
+	for id, limit := range map[suite.ID]int{suite.AES128GCM: 2 << 10, suite.ChaCha20Poly1305: 2 << 10} {
 		t.Run(id.String(), func(t *testing.T) {
 			if testenv.Long() {
 				idleSessions(t, id, 15_000, 30*time.Second, limit)
