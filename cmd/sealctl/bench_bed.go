@@ -98,6 +98,7 @@ func (a *app) prepare(ctx context.Context, b *load) (*bed, error) {
 	steps := []func() error{
 		func() (err error) { d.env.PostQuantum, err = parseHybrid(b.gw.hybrid); return err },
 		func() error { return d.setHeader(b.gw.headers) },
+		func() error { return b.users.prepare(a, b) },
 		func() error { return a.find(ctx, b, d) },
 		func() error { return d.describe(ctx) },
 		func() error { return d.chooseSuites(b.how.suites) },
@@ -234,7 +235,7 @@ func (a *app) startGateways(ctx context.Context, b *load, d *bed) error {
 	if err != nil {
 		return err
 	}
-	settings := append(append(b.benchSettings(), more...), b.gw.set...)
+	settings := slices.Concat(b.benchSettings(), more, b.users.settings(b), b.gw.set)
 	d.where = "started for the occasion"
 	variants, err := variants(b.gw.vary)
 	if err != nil {

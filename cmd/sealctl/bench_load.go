@@ -23,6 +23,7 @@ type load struct {
 	how      loadFlags
 	gw       gatewayFlags
 	fan      fanFlags
+	users    userFlags
 	out      outputFlags
 
 	redis                            server

@@ -52,7 +52,8 @@ Latency counts from the first packet to the session, the client's own arithmetic
 			name: "mixed", summary: "a market's day in small, with noise: clients that come and go, and some that break the rules",
 			text: `Ticks for single clients and for groups (nine in ten below 1 KiB, the others 2 to 4 KiB), logins, logouts
 and changes of subscriptions; beside them clients that send illegal frames or oversized messages, read
-slowly, vanish, stop answering, log in twice. Only healthy clients are judged. Ten minutes of --warmup
+slowly, vanish, stop answering, log in twice. Each client is a user of its own, with a token, where that can be (--start without
+the suite plain, or --secret-file). Only healthy clients are judged. Ten minutes of --warmup
 and twenty of --for are the practice for a final verdict.`,
 			defaults: loadFlags{rate: 500, during: 20 * time.Second, warmup: 5 * time.Second},
 			ticks:    true, cases: mixedCases,
@@ -91,6 +92,7 @@ func (b *load) declareScenario(a *app, f *flags) {
 	case "mixed":
 		f.IntVar(&b.fan.topics, "topics", 20, "topics of groups, `N`, and as many of single clients")
 		f.IntVar(&b.fan.noise, "noise", 5, "clients for each sort of noise, `N`")
+		b.users.declare(f)
 	}
 	if b.scenario == "fanout" || b.scenario == "mixed" || b.scenario == "handshake" || b.scenario == "all" {
 		b.redis.declare(a, f)
@@ -266,7 +268,7 @@ func mixedCases(b *load, d *bed) (all []loadgen.Case, err error) {
 	}
 	err = b.product(d, "1", "200", func(of report.Case) {
 		of.Size, of.Topics = 0, b.fan.topics
-		all = append(all, &loadgen.Mixed{Of: of, Rate: b.how.rate, Noise: b.fan.noise})
+		all = append(all, &loadgen.Mixed{Of: of, Rate: b.how.rate, Noise: b.fan.noise, Token: b.users.token(b.gw.realm)})
 	})
 	return all, err
 }

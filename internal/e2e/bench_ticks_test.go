@@ -1,7 +1,12 @@
 package e2e
 
 import (
+	"os"
+	"path/filepath"
+	"slices"
 	"testing"
+
+	"github.com/sealcast/sealcast/internal/redistest"
 )
 
 // quickBench keeps a case short.
@@ -93,6 +98,43 @@ func TestBenchMixed(t *testing.T) {
 	wantResult(t, r)
 	counts := r["counts"].(map[string]any)
 	for _, name := range []string{"illegal frames", "oversized messages", "disconnects", "ticks published"} {
+		if n, _ := counts[name].(float64); n == 0 {
+			t.Errorf("no %s: %v", name, counts)
+		}
+	}
+}
+
+// Of two sessions of a user one goes, as auth.on_duplicate says, and no healthy
+// client is harmed; also at a gateway that runs already.
+func TestBenchMixedDuplicates(t *testing.T) {
+	common := []string{"--for", "3s", "--warmup", "100ms", "--connections", "10", "--rate", "50", "--noise", "3"}
+	p, doc := bench(t, append([]string{"mixed", "--start", "--on-duplicate", "reject"}, common...)...)
+	p.expect(0)
+	wantDuplicates(t, doc.Results[0])
+
+	redis, secret := redistest.Start(t), filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte(tokenSecret), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g := serve(t, fromRedis(redis, "auth.mode=jwt", "auth.keys=[{alg: HS256, secret: "+tokenSecret+"}]", "auth.on_duplicate=replace"))
+	named := []string{"mixed", "ws://" + g.listen + "/ws", "--key", g.pin().String(), "--redis", redis.Addr, "--suites", "aes-128-gcm"}
+	p, doc = bench(t, slices.Concat(named, common, []string{"--secret-file", secret, "--admin", "http://" + g.admin})...)
+	p.expect(0)
+	wantDuplicates(t, doc.Results[0])
+
+	p, _ = bench(t, append(named, "--on-duplicate", "reject")...)
+	p.expect(2, "--on-duplicate belongs to --start", "hint: ")
+	p, _ = bench(t, "mixed", "--start", "--on-duplicate", "twice")
+	p.expect(2, "there is no twice", "hint: ")
+	p, _ = bench(t, "mixed", "--start", "--secret-file", secret)
+	p.expect(2, "--secret-file belongs to a running gateway", "hint: ")
+}
+
+func wantDuplicates(t *testing.T, r map[string]any) {
+	t.Helper()
+	wantResult(t, r)
+	counts := r["counts"].(map[string]any)
+	for _, name := range []string{"duplicate logins", "noise: closed 4409", "ticks published"} {
 		if n, _ := counts[name].(float64); n == 0 {
 			t.Errorf("no %s: %v", name, counts)
 		}

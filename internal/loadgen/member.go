@@ -23,7 +23,7 @@ type member struct {
 	ready   bool
 	leaving bool        // its end is wanted
 	beside  bool        // it belongs to another client and counts for nothing
-	gone    func(error) // nil, or hears of the end of a member that was ready
+	gone    func(error) // nil, or hears of the end of a member that was ready, or is beside
 }
 
 // dial begins the connection of a member.
@@ -82,7 +82,7 @@ func (m *member) over(err error) {
 	default:
 		m.st.refused(err)
 	}
-	if m.gone != nil && m.ready {
+	if m.gone != nil && (m.ready || m.beside) {
 		m.gone(err)
 	}
 }

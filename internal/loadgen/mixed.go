@@ -22,6 +22,10 @@ type Mixed struct {
 	Of    report.Case // Connections are the healthy clients; Topics are for groups
 	Rate  float64     // ticks a second
 	Noise int         // clients of each role of noise
+	// Token makes each client a user of its own. nil: all have the token that
+	// there is, if any, and a gateway that allows one session for a user would
+	// end those of healthy clients.
+	Token func(user string) (string, error)
 }
 
 // largestMixed bounds the ticks of the mixture: nine in ten are below 1 KiB, the
@@ -51,7 +55,7 @@ var healthyActs = []act{
 }
 
 // noiseActs break them, one for each role. What the gateway answers is
-// counted, and is no error. Without a token nobody is the same user as another,
+// counted, and is no error. Without tokens nobody is the same user as another,
 // and logging in twice means nothing to the gateway.
 var noiseActs = []act{
 	{"illegal frames", 2 * time.Second, (*actor).illegal},
@@ -82,9 +86,13 @@ func (m *Mixed) Run(ctx context.Context, env *Env) ([]report.Result, error) {
 	topics := 2 * m.Of.Topics
 	ticks := newFeed(env, "mixed"+strconv.FormatInt(time.Now().UnixNano(), 36), topics, m.Rate, largestMixed, mixedSize)
 	actors := make([]*actor, m.Of.Connections+noisy)
+	configs, err := m.configs(cfg, len(actors))
+	if err != nil {
+		return nil, err
+	}
 	r.crew.enlist(len(actors), func(i int) func(*station) (*reactor.Conn, error) {
 		return func(s *station) (*reactor.Conn, error) {
-			a := newActor(env, gw, cfg, ticks, i, m.Of.Connections)
+			a := newActor(env, gw, configs[i], ticks, i, m.Of.Connections)
 			a.rec = func() *measure.Recorder {
 				if !a.healthy {
 					return nil // slow on purpose
@@ -114,6 +122,20 @@ func (m *Mixed) Run(ctx context.Context, env *Env) ([]report.Result, error) {
 		m.judge(&found[0], r, ticks, actors)
 	}
 	return found, err
+}
+
+// configs are the clients', which differ in their tokens.
+func (m *Mixed) configs(common *peer.Config, n int) (all []*peer.Config, err error) {
+	for i := range n {
+		own := *common
+		if m.Token != nil {
+			if own.Token, err = m.Token("bench-" + strconv.Itoa(i)); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, &own)
+	}
+	return all, nil
 }
 
 func mine(actors []*actor, s *station) (all []*actor) {
