@@ -93,9 +93,17 @@ func payloadsOf(b []byte) ([]byte, error) {
 	return nil, nil
 }
 
+// tag takes the tag of a field, which is one byte of all that the walk knows.
+func tag(b []byte) (protowire.Number, protowire.Type, int) {
+	if b[0] < 0x80 && b[0]>>3 != 0 {
+		return protowire.Number(b[0] >> 3), protowire.Type(b[0] & 7), 1
+	}
+	return protowire.ConsumeTag(b)
+}
+
 // consume takes one field. value is set for fields of bytes.
 func consume(b []byte) (field protowire.Number, value, rest []byte, err error) {
-	field, kind, n := protowire.ConsumeTag(b)
+	field, kind, n := tag(b)
 	if n < 0 {
 		return 0, nil, nil, failf(KindRecord, "a batch: %w", protowire.ParseError(n))
 	}
@@ -114,7 +122,7 @@ func consume(b []byte) (field protowire.Number, value, rest []byte, err error) {
 
 func parseHead(b []byte) (h head, err error) {
 	for len(b) > 0 {
-		field, kind, n := protowire.ConsumeTag(b)
+		field, kind, n := tag(b)
 		if n < 0 {
 			return h, failf(KindRecord, "a head: %w", protowire.ParseError(n))
 		}
@@ -176,7 +184,7 @@ func (s *Stream) reset(h *head) error {
 	}
 	var epoch, next uint64
 	for b := h.reset; len(b) > 0; {
-		field, kind, n := protowire.ConsumeTag(b)
+		field, kind, n := tag(b)
 		if n < 0 {
 			return failf(KindRecord, "a reset: %w", protowire.ParseError(n))
 		}

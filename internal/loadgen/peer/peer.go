@@ -42,9 +42,11 @@ type Shared struct {
 	room    []byte
 }
 
-// NewShared makes a loop's share for so many peers.
+// NewShared makes a loop's share for so many peers, each with keys for both
+// directions and one for the group that it may be in: a pool that is too small
+// expands a key for each record.
 func NewShared(peers int) *Shared {
-	return &Shared{Ciphers: record.NewPool(2*peers+2, 0)}
+	return &Shared{Ciphers: record.NewPool(3*peers+2, 0)}
 }
 
 // Advance tells the time, in seconds on any steady clock.
