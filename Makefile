@@ -63,7 +63,7 @@ web/node_modules: web/package-lock.json
 test-long: deps web/node_modules ## what takes longer: more mutated streams, failures of Redis, a minute of 5,000 ticks/s in Chromium, the page in Firefox, the servers of bench-peers, fuzzing
 	FIREFOX=1 scripts/deps.sh
 	SEALCAST_LONG=1 go test -count=1 -timeout 30m ./fanout ./gateway ./internal/integration
-	SEALCAST_LONG=1 go test -count=1 -timeout 30m -run TestRecordedFeeds ./internal/e2e
+	SEALCAST_LONG=1 go test -count=1 -timeout 30m -run 'TestRecordedFeeds|TestSeveralGateways/streams' ./internal/e2e
 	cd web && SEALCAST_LONG=1 npm run --silent test property && SEALCAST_LONG=1 npm run --silent test:page minute firefox
 	cd bench/peers && go vet ./... && go test -count=1 ./...
 	$(MAKE) test-deploy

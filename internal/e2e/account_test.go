@@ -37,9 +37,13 @@ func (a *account) take(event client.Event) error {
 	switch e := event.(type) {
 	case *client.TopicsAdded:
 		for _, s := range e.Topics {
-			// A topic that was known goes on where it was, unless Reset or Gap says otherwise.
-			if a.topics[s.Topic] == nil {
+			// A topic that was known goes on where it was, unless Reset or Gap says otherwise;
+			// by a cursor under another gateway's numbers.
+			switch was := a.topics[s.Topic]; {
+			case was == nil:
 				a.begin(s.Topic, s.Epoch, s.NextSeq)
+			case s.Recovered && s.Epoch != was.epoch:
+				was.epoch, was.seq = s.Epoch, s.NextSeq-1
 			}
 		}
 	case *client.Reset:

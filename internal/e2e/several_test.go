@@ -19,6 +19,7 @@ import (
 
 	"github.com/sealcast/sealcast/client"
 	"github.com/sealcast/sealcast/internal/redistest"
+	"github.com/sealcast/sealcast/internal/testenv"
 	"github.com/sealcast/sealcast/session"
 	"github.com/sealcast/sealcast/wire"
 )
@@ -29,8 +30,15 @@ import (
 // ticket to whichever gateway is there, and accounts for every tick of every topic:
 // it came, once and in order, or the client was told that it did not.
 func TestSeveralGateways(t *testing.T) {
+	t.Run("sharded", func(t *testing.T) { goThrough(t, "sharded") })
+	if testenv.Long() { // with streams nothing is lost at all
+		t.Run("streams", func(t *testing.T) { goThrough(t, "streams") })
+	}
+}
+
+func goThrough(t *testing.T, source string) {
 	const clients = 18
-	s := startSeveral(t)
+	s := startSeveral(t, source)
 	for i := range 3 {
 		s.startGateway(i)
 	}
@@ -83,6 +91,7 @@ func TestSeveralGateways(t *testing.T) {
 // clients behind it that keep accounts.
 type several struct {
 	t        *testing.T
+	source   string // of ticks: sharded or streams
 	cluster  *redistest.Cluster
 	cert     certificate
 	at       string              // where HAProxy listens
@@ -106,9 +115,9 @@ var severalTopics = func() (names []string) {
 // lastWord follows the counter in the last payload of each topic.
 const lastWord = " last"
 
-func startSeveral(t *testing.T) *several {
+func startSeveral(t *testing.T, source string) *several {
 	t.Helper()
-	s := &several{t: t, cluster: redistest.StartCluster(t), cert: newCertificate(t), at: freeAddress(t), keys: t.TempDir()}
+	s := &several{t: t, source: source, cluster: redistest.StartCluster(t), cert: newCertificate(t), at: freeAddress(t), keys: t.TempDir()}
 	for i := range s.places {
 		s.places[i] = [2]string{freeAddress(t), freeAddress(t)}
 	}
@@ -129,7 +138,7 @@ func startSeveral(t *testing.T) *several {
 func (s *several) startGateway(place int) {
 	s.t.Helper()
 	sets := []string{"key_file=" + filepath.Join(s.keys, "gateway.key"), "resumption.ticket_key_file=" + filepath.Join(s.keys, "tickets.key"),
-		"redis.addrs=[" + strings.Join(s.cluster.Addrs(), ",") + "]", "proxy.trusted=127.0.0.1", "drain.window=500ms"}
+		"redis.addrs=[" + strings.Join(s.cluster.Addrs(), ",") + "]", "redis.source=" + s.source, "proxy.trusted=127.0.0.1", "drain.window=500ms"}
 	s.gateways[place] = launchAt(s.t, s.places[place][0], s.places[place][1], sets, settingsFile(s.t, "deploy/several/gateway.yaml"))
 	s.gateways[place].awaitReady()
 }
@@ -177,15 +186,20 @@ func (s *several) options(pins ...session.PublicKey) client.Options {
 		Backoff: client.Backoff{Min: 100 * time.Millisecond, Max: time.Second}}
 }
 
-// publish counts up in every topic, each through the master of its slot, until ctx
-// ends; then it says the last word in each, to clients that are all there.
+// publish counts up in every topic until ctx ends; then it says the last word in
+// each, to clients that are all there.
 func (s *several) publish(ctx context.Context) {
-	sources := map[string]*redistest.Conn{}
+	commands, sources := map[string][]string{}, map[string]*redistest.Conn{}
 	for _, topic := range severalTopics {
-		sources[topic] = s.cluster.Owner(topic).Connect()
+		if s.source == "streams" {
+			commands[topic] = []string{"XADD", "ticks", "*", "topic", topic, "payload"}
+		} else {
+			commands[topic] = []string{"SPUBLISH", topic}
+		}
+		sources[topic] = s.cluster.Owner(commands[topic][1]).Connect()
 	}
 	send := func(topic string, counter int, word string) {
-		if _, err := sources[topic].Try("SPUBLISH", topic, strconv.Itoa(counter)+word); err != nil {
+		if _, err := sources[topic].Try(append(commands[topic], strconv.Itoa(counter)+word)...); err != nil {
 			s.t.Errorf("publishing: %v", err)
 		}
 	}
@@ -307,8 +321,11 @@ func (s *several) verdict() {
 	}
 	s.t.Logf("%d clients: %d ticks received and accounted for, %d merged, %d told as lost, %d beginnings anew, %d connections ended",
 		len(s.clients), all.received.Load(), all.merged.Load(), all.lost.Load(), all.resets.Load(), s.ends())
-	if s.ends() < int64(len(s.clients)) || all.resets.Load() == 0 {
+	if s.ends() < int64(len(s.clients)) {
 		s.t.Error("nobody had to go to another gateway")
+	}
+	if told := all.resets.Load() + all.lost.Load(); (told == 0) != (s.source == "streams") {
+		s.t.Errorf("%d losses were told", told)
 	}
 }
 
