@@ -56,22 +56,24 @@ func TestByHand(t *testing.T) {
 		name string
 		want float64
 	}{
-		{0, "ticks", 100},                      // 10 × 10
-		{0, "ticks in a record", 2},            // 1 + 100 × 0.01
-		{0, "records", 50},                     // 100 / 2
-		{0, "bytes of a record", 268},          // 2 × (100 + 14) + 40
-		{0, "bandwidth", 143200},               // 50 × (268 + 90) × 8
-		{1, "clients", 1000},                   // one gateway
-		{1, "topics followed", 10},             // each has a follower
-		{1, "ticks from Redis", 100},           // 10 × 10
-		{1, "take ticks", 0.00647},             // 100 × 64.7 µs
-		{1, "write records", 0.802480},         // 50,000 × (15.5 + 268/1024 × 2.1) µs
-		{1, "seal", 0.01123375},                // 50,000 × (0.156 + 5.494 × 204/16320) µs
-		{1, "join ticks", 0.000088},            // 1 list on 4 loops × 100 × 0.22 µs
-		{1, "heartbeats", 0.0035},              // 1,000 × 3.5 µs
-		{1, "connections", 0.014},              // 10 × 1,400 µs
-		{1, "cores needed", 1.675544},          // 0.837772 / 0.5
-		{1, "memory of the process", 27660500}, // 20e6 + 6,451,000 + 2 × (4,750 + 600,000)
+		{0, "ticks", 100},                       // 10 × 10
+		{0, "ticks in a record", 2},             // 1 + 100 × 0.01
+		{0, "records", 50},                      // 100 / 2
+		{0, "bytes of a record", 268},           // 2 × (100 + 14) + 40
+		{0, "bandwidth", 143200},                // 50 × (268 + 90) × 8
+		{1, "clients", 1000},                    // one gateway
+		{1, "topics followed", 10},              // each has a follower
+		{1, "ticks from Redis", 100},            // 10 × 10
+		{1, "take ticks", 0.00647},              // 100 × 64.7 µs
+		{1, "write records", 0.802480},          // 50,000 × (15.5 + 268/1024 × 2.1) µs
+		{1, "seal", 0.01123375},                 // 50,000 × (0.156 + 5.494 × 204/16320) µs
+		{1, "join ticks", 0.000088},             // 1 list on 4 loops × 100 × 0.22 µs
+		{1, "heartbeats", 0.0022},               // 1,000 × 2.2 µs
+		{1, "connections", 0.014},               // 10 × 1,400 µs
+		{1, "cores needed", 1.672944},           // 0.836472 / 0.5
+		{1, "topics and subscriptions", 604750}, // 10 × 475 + 10,000 × 60
+		{1, "expanded keys", 1280000},
+		{1, "memory of the process", 26554500}, // 20e6 + 1,000 × 2,785 + 2 × (604,750 + 1,280,000)
 		{1, "memory of the kernel", 3977000},
 		{1, "bandwidth to clients", 143.2e6},
 		{1, "bandwidth from Redis", 121600}, // 100 × 152 × 8
@@ -82,8 +84,8 @@ func TestByHand(t *testing.T) {
 		{2, "shards", 1},
 		{2, "bandwidth to gateways", 243200},
 		{3, "deliveries", 100000},
-		{3, "cores", 3.351089},
-		{3, "memory", 63275000},
+		{3, "cores", 3.345889},
+		{3, "memory", 61063000},
 		{3, "bandwidth to clients", 143.2e6},
 	} {
 		if got := p.step(t, c.part, c.name); math.Abs(got-c.want) > 1e-6*math.Max(1, c.want) {
@@ -103,8 +105,8 @@ func TestWhatBinds(t *testing.T) {
 		change   func(*Inputs)
 	}{
 		{"descriptors", 100, func(in *Inputs) { in.Machine.Descriptors = 10_064; in.Clients = 1_000_000; in.Rate = 0.001 }},
-		// 134,217,728 less 20,009,500 is room for 9,821 clients of 6,451 + 2 × 600 + 3,977 bytes.
-		{"memory", 11, func(in *Inputs) { in.Machine.MemoryBytes = 1 << 27; in.Clients = 100_000; in.Rate = 0.001 }},
+		// 134,217,728 less 20,009,500 is room for 10,854 clients of 2,785 + 2 × (600 + 1,280) + 3,977 bytes.
+		{"memory", 10, func(in *Inputs) { in.Machine.MemoryBytes = 1 << 27; in.Clients = 100_000; in.Rate = 0.001 }},
 		// 1,000 clients have 143.2 Mbit/s, and half of 100 Mbit/s may be used: 349 clients.
 		{"bandwidth", 3, func(in *Inputs) { in.Machine.LinkBits = 100e6 }},
 		// One with 3,000 would need 3 × 1.63 cores for these, and 0.04 for ticks and connections.

@@ -30,14 +30,14 @@ const (
 	pageCodecs    = "docs/performance.md, Compression"
 	pageDeliver   = "docs/performance.md, Deliveries"
 	pageIdle      = "docs/performance.md, Idle sessions"
-	pageBench     = "docs/benchmarking.md, Beside two published studies"
+	pagePool      = "docs/performance.md, The pool of ciphers"
 	pageProtocol  = "docs/protocol.md"
 )
 
 // Commands that measure.
 const (
 	benchRecord = "sealctl bench fanout --start --suites plain --subscribers 500 --size 100"
-	benchIdle   = "sealctl bench idle --start --connections 15000"
+	benchIdle   = "sealctl bench idle --start --connections 15000 --suites aes-128-gcm"
 	benchCrypto = "sealctl bench crypto"
 	benchCodec  = "sealctl bench compression --batch 1,50"
 	benchFeed   = "sealctl feed --symbols 200 --rate"
@@ -77,7 +77,7 @@ func processorConstants() []Constant {
 		{"codec.snappy", 1.0, "µs/KiB", "Snappy, once for a watch list and event loop", benchCodec, pageCodecs},
 		{"codec.zstd", 6.4, "µs/KiB", "Zstandard, the same", benchCodec, pageCodecs},
 		{"handshake", 1400, "µs", "a connection from its accept to its session, with ML-KEM or a ticket", "sealctl bench handshake --start --suites aes-128-gcm", pageConstants},
-		{"session.idle", 3.5, "µs/s", "heartbeats of one session, every 25 s", "SEALCAST_LONG=1 go test -run TestIdleSessions -v ./internal/e2e", pageIdle},
+		{"session.idle", 2.2, "µs/s", "heartbeats of one session, every 25 s", "SEALCAST_LONG=1 go test -run TestIdleSessions -v ./internal/e2e", pageIdle},
 		{"server.publish", 0.97, "µs", "a PUBLISH of 100 bytes, for the Redis server", benchRedis, pageConstants},
 		{"server.gateway", 0.43, "µs", "and for each gateway that is subscribed", benchRedis, pageConstants},
 	}
@@ -102,7 +102,9 @@ func sealConstants() []Constant {
 func memoryConstants() []Constant {
 	return []Constant{
 		{"gateway.memory", 20e6, "bytes", "resident memory of a gateway without clients", "sealcast serve", pageConstants},
-		{"session.memory", 6451, "bytes", "resident memory of a session", benchIdle, pageBench},
+		{"session.memory", 2785, "bytes", "resident memory of a session", benchIdle, pageIdle},
+		{"cipher.memory", 1280, "bytes", "an expanded AES key, of a session that is sealed for within five seconds", "go test -run '^$' -bench Pool ./crypto/record", pagePool},
+		{"cipher.most", 32768, "", "how many of them an event loop keeps", "go test -run '^$' -bench Pool ./crypto/record", pagePool},
 		{"topic.memory", 475, "bytes", "a topic that somebody follows by name", benchMemory, pageDeliver},
 		{"subscription.memory", 60, "bytes", "each further subscription", benchMemory, pageDeliver},
 		{"heap.factor", 2, "", "how far the heap grows beyond what is in use before it is collected", "GOGC=100, Go's default", "https://go.dev/doc/gc-guide"},

@@ -1,6 +1,9 @@
 package capacity
 
-import "math"
+import (
+	"math"
+	"strings"
+)
 
 // need is plan 2: what one of so many gateways has to do.
 type need struct {
@@ -83,9 +86,15 @@ func sealCost(v values, suite string, bytes float64) float64 {
 // memory adds the bytes up, at their bounds.
 func memory(in *Inputs, v values, g *need, s *steps) {
 	subscriptions := g.clients * float64(in.PerClient)
-	heap := g.topics*v["topic.memory"] + subscriptions*v["subscription.memory"] + in.HistoryBytes + in.SlowTotal
+	topics := s.add("topics and subscriptions", g.topics*v["topic.memory"]+subscriptions*v["subscription.memory"], "bytes", "%s × %s + %s × %s", amount(g.topics), amount(v["topic.memory"]), amount(subscriptions), amount(v["subscription.memory"]))
+	keys := 0.0
+	if strings.HasPrefix(in.Suite, "aes-") {
+		kept := min(g.clients, v["cipher.most"]*float64(in.Machine.Cores))
+		keys = s.add("expanded keys", kept*v["cipher.memory"], "bytes", "%s × %s", amount(kept), amount(v["cipher.memory"]))
+	}
+	heap := topics + keys + in.HistoryBytes + in.SlowTotal
 	g.memory = s.add("memory of the process", v["gateway.memory"]+g.clients*v["session.memory"]+v["heap.factor"]*heap, "bytes",
-		"%sB + %s × %s + %s × (%s × %s + %s × %s + %sB history + %sB slow.total)", binary(v["gateway.memory"]), amount(g.clients), amount(v["session.memory"]),
-		amount(v["heap.factor"]), amount(g.topics), amount(v["topic.memory"]), amount(subscriptions), amount(v["subscription.memory"]), binary(in.HistoryBytes), binary(in.SlowTotal))
+		"%sB + %s × %s + %s × (%sB + %sB history + %sB slow.total)", binary(v["gateway.memory"]), amount(g.clients), amount(v["session.memory"]),
+		amount(v["heap.factor"]), binary(topics+keys), binary(in.HistoryBytes), binary(in.SlowTotal))
 	g.kernel = s.add("memory of the kernel", g.clients*v["kernel.memory"], "bytes", "%s × %s", amount(g.clients), amount(v["kernel.memory"]))
 }

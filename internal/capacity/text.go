@@ -61,6 +61,8 @@ func (p *Plan) uses(name string) bool {
 	switch kind {
 	case "seal":
 		return strings.HasPrefix(of, p.Inputs.Suite+".")
+	case "cipher":
+		return strings.HasPrefix(p.Inputs.Suite, "aes-")
 	case "codec":
 		return of == p.Inputs.Codec
 	case "ratio":
