@@ -256,7 +256,6 @@ func (h *Hub) turn() (more bool) {
 		h.source.send(h.link, h.cover.orders)
 		h.cover.orders = nil
 	}
-	h.count.gauge(h)
 	if h.turns.recovering && h.turns.unanswered <= 0 {
 		h.turns.recovering = false
 		h.status.ready(h.link)
@@ -267,6 +266,7 @@ func (h *Hub) turn() (more bool) {
 		h.status.ready(h.link)
 	}
 	h.tellTopics()
+	h.count.gauge(h)
 	h.mark()
 	h.flush()
 	return more || waiting || h.turns.done < len(h.turns.commands)

@@ -8,6 +8,7 @@ type outage struct {
 	err   error
 	dark  []uint32 // topics that have lost their source in this turn, while others have theirs
 	lit   []uint32 // and those that have it again
+	parts int      // topics that have no source at the moment, while others have theirs
 }
 
 // away notes that no ticks come, and tells the loops once.
@@ -40,6 +41,7 @@ func (h *Hub) tellAll(e Event) {
 func (h *Hub) darken(f *feed) {
 	if !f.dark {
 		f.dark = true
+		h.outage.parts++
 		h.outage.dark = append(h.outage.dark, f.number)
 	}
 }
@@ -48,8 +50,17 @@ func (h *Hub) darken(f *feed) {
 func (h *Hub) lighten(f *feed) {
 	if f.dark {
 		f.dark = false
+		h.outage.parts--
 		h.outage.lit = append(h.outage.lit, f.number)
 	}
+}
+
+// stale counts the topics that no ticks come for at the moment.
+func (h *Hub) stale() int {
+	if !h.outage.since.IsZero() {
+		return len(h.topics)
+	}
+	return h.outage.parts
 }
 
 // tellTopics tells the loops which topics have lost their source in this turn, and

@@ -65,6 +65,9 @@ func TestPartOfTheSourceIsLost(t *testing.T) {
 	if s := loops[0].sourceStates(); len(s) != 1 || !s[0].Lost || !slices.Equal(s[0].Topics, []uint32{1}) {
 		t.Errorf("lost: %+v", s)
 	}
+	if n := r.hub.Stats().Stale; n != 1 {
+		t.Errorf("%d topics are stale", n)
+	}
 	r.publish("b", "1")
 	r.settle()
 	r.publish("a", "2")
@@ -72,5 +75,17 @@ func TestPartOfTheSourceIsLost(t *testing.T) {
 	expect(t, loops[0], "tick 2/1 1", "reset 1/1 CAUSE_SOURCE_LOST", "tick 1/1 2")
 	if s := loops[0].sourceStates(); len(s) != 1 || s[0].Lost || !slices.Equal(s[0].Topics, []uint32{1}) {
 		t.Errorf("back: %+v", s)
+	}
+	for _, stale := range []int{0, 2, 0} {
+		if n := r.hub.Stats().Stale; n != stale {
+			t.Errorf("%d topics are stale, want %d", n, stale)
+		}
+		if stale == 0 {
+			r.disconnect()
+			r.turn()
+		} else {
+			r.connect()
+			r.settle()
+		}
 	}
 }

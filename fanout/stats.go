@@ -22,13 +22,20 @@ type Stats struct {
 	Lost          uint64 // connections to the source that were lost
 	Refused       uint64 // filters that the source did not allow, per loop
 
-	Topics        int // topics in which a loop has an interest, or of which something is kept
+	TopicStats
+
 	Filters       int // filters that loops have acquired, and those of rules
 	Subscriptions int // subscriptions at the source, asked for, confirmed, or about to end
 	QueueTicks    int // messages that wait for the hub
 	QueueBytes    int // their bytes
 
 	Kept KeptStats
+}
+
+// TopicStats are how many topics there are.
+type TopicStats struct {
+	Topics int // in which a loop has an interest, or of which something is kept
+	Stale  int // those of them that no ticks come for at the moment: their part of the source is away
 }
 
 // KeptStats say what the hub holds for those who come later, and what it had to turn away.
@@ -45,7 +52,7 @@ type KeptStats struct {
 type counters struct {
 	received, receivedBytes, copies, unmatched, invalid atomic.Uint64
 	oversized, unnumbered, resets, lost, refused        atomic.Uint64
-	topics, filters, subscriptions                      atomic.Int64
+	topics, stale, filters, subscriptions               atomic.Int64
 	keptTicks, keptBytes                                atomic.Int64
 	keptCounters
 }
@@ -58,6 +65,7 @@ type keptCounters struct {
 // gauge publishes the levels that the hub owns.
 func (c *counters) gauge(h *Hub) {
 	c.topics.Store(int64(len(h.topics)))
+	c.stale.Store(int64(h.stale()))
 	c.filters.Store(int64(h.filters))
 	c.subscriptions.Store(int64(h.cover.live))
 	c.keptTicks.Store(int64(h.store.ticks))
@@ -78,7 +86,7 @@ func (h *Hub) Stats() Stats {
 		Resets:        c.resets.Load(),
 		Lost:          c.lost.Load(),
 		Refused:       c.refused.Load(),
-		Topics:        int(c.topics.Load()),
+		TopicStats:    TopicStats{Topics: int(c.topics.Load()), Stale: int(c.stale.Load())},
 		Filters:       int(c.filters.Load()),
 		Subscriptions: int(c.subscriptions.Load()),
 		Kept: KeptStats{

@@ -141,6 +141,9 @@ func (h *Hub) open(name string) *feed {
 // back it is another topic, with a number and an epoch of its own.
 func (h *Hub) forget(f *feed) {
 	delete(h.topics, f.name)
+	if f.dark {
+		h.outage.parts--
+	}
 	h.store.shrink(f, 0)
 	if f.discovered {
 		h.discovered--

@@ -146,6 +146,8 @@ func tickFamilies() []family {
 			value: func(s *sample) float64 { return float64(s.hub.Resets) }},
 		{name: "sealcast_topics", kind: gauge, help: "Topics that somebody is subscribed to.",
 			value: func(s *sample) float64 { return float64(s.hub.Topics) }},
+		{name: "sealcast_topics_stale", kind: gauge, help: "Topics of these for which no ticks can come at the moment: Redis, or the node that has them, is away.",
+			value: func(s *sample) float64 { return float64(s.hub.Stale) }},
 		{name: "sealcast_kept_ticks", kind: gauge, help: "Last values and histories of topics, in ticks.",
 			value: func(s *sample) float64 { return float64(s.hub.Kept.Ticks) }},
 		{name: "sealcast_kept_bytes", kind: gauge, help: "What they count for in limits.history_bytes.",

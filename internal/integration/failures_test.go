@@ -2,11 +2,14 @@ package integration
 
 import (
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/sealcast/sealcast/client"
+	"github.com/sealcast/sealcast/crypto/suite"
 	"github.com/sealcast/sealcast/fanout"
 	"github.com/sealcast/sealcast/internal/redistest"
 	"github.com/sealcast/sealcast/internal/testenv"
@@ -164,7 +167,9 @@ func newTrial(t *testing.T, b *bed, away bool) *trial {
 	}
 	x.p = publish(t, b.source, failingTopics)
 	filters := [][]string{failingTopics, {"c", "a"}}
-	if b.source.Source != fanout.Sharded {
+	if b.source.Source == fanout.Sharded {
+		x.expectNoPatterns()
+	} else {
 		filters = append(filters, []string{"**"})
 	}
 	for i, f := range filters {
@@ -172,6 +177,20 @@ func newTrial(t *testing.T, b *bed, away bool) *trial {
 	}
 	x.flows(time.Now())
 	return x
+}
+
+// expectNoPatterns wants a pattern to be refused by an Error that names the setting.
+func (x *trial) expectNoPatterns() {
+	x.t.Helper()
+	ctx := limited(x.t)
+	c, err := client.Dial(ctx, "ws://"+x.addr+"/ws", x.options(suite.AES128GCM))
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	defer c.Close(ctx)
+	if _, err := c.Subscribe(ctx, "md:*"); !errors.Is(err, client.ErrRequest) || !strings.Contains(err.Error(), "redis.source is sharded") {
+		x.t.Errorf("a pattern of a sharded source: %v", err)
+	}
 }
 
 // soon is within how long the first tick comes once Redis answers: two seconds, and
@@ -193,7 +212,7 @@ func (x *trial) run(name string, cost toll, fail func(*trial)) {
 	}
 	x.judge(name, cost, before)
 	eventually(x.t, name+": ready, and everybody told that the source is back", func() bool {
-		return x.hub.Ready() == nil && !x.anyStale()
+		return x.hub.Ready() == nil && x.hub.Stats().Stale == 0 && !x.anyStale()
 	})
 }
 
