@@ -103,8 +103,8 @@ func memoryConstants() []Constant {
 	return []Constant{
 		{"gateway.memory", 20e6, "bytes", "resident memory of a gateway without clients", "sealcast serve", pageConstants},
 		{"session.memory", 2785, "bytes", "resident memory of a session", benchIdle, pageIdle},
-		{"cipher.memory", 1280, "bytes", "an expanded AES key, of a session that is sealed for within five seconds", "go test -run '^$' -bench Pool ./crypto/record", pagePool},
-		{"cipher.most", 32768, "", "how many of them an event loop keeps", "go test -run '^$' -bench Pool ./crypto/record", pagePool},
+		{"key.memory", 1280, "bytes", "an expanded AES key, of a session that is sealed for within five seconds", "go test -run '^$' -bench Pool ./crypto/record", pagePool},
+		{"key.most", 32768, "", "how many of them an event loop keeps", "go test -run '^$' -bench Pool ./crypto/record", pagePool},
 		{"topic.memory", 475, "bytes", "a topic that somebody follows by name", benchMemory, pageDeliver},
 		{"subscription.memory", 60, "bytes", "each further subscription", benchMemory, pageDeliver},
 		{"heap.factor", 2, "", "how far the heap grows beyond what is in use before it is collected", "GOGC=100, Go's default", "https://go.dev/doc/gc-guide"},

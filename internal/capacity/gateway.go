@@ -89,8 +89,8 @@ func memory(in *Inputs, v values, g *need, s *steps) {
 	topics := s.add("topics and subscriptions", g.topics*v["topic.memory"]+subscriptions*v["subscription.memory"], "bytes", "%s × %s + %s × %s", amount(g.topics), amount(v["topic.memory"]), amount(subscriptions), amount(v["subscription.memory"]))
 	keys := 0.0
 	if strings.HasPrefix(in.Suite, "aes-") {
-		kept := min(g.clients, v["cipher.most"]*float64(in.Machine.Cores))
-		keys = s.add("expanded keys", kept*v["cipher.memory"], "bytes", "%s × %s", amount(kept), amount(v["cipher.memory"]))
+		kept := min(g.clients, v["key.most"]*float64(in.Machine.Cores))
+		keys = s.add("expanded keys", kept*v["key.memory"], "bytes", "%s × %s", amount(kept), amount(v["key.memory"]))
 	}
 	heap := topics + keys + in.HistoryBytes + in.SlowTotal
 	g.memory = s.add("memory of the process", v["gateway.memory"]+g.clients*v["session.memory"]+v["heap.factor"]*heap, "bytes",

@@ -61,7 +61,7 @@ func (p *Plan) uses(name string) bool {
 	switch kind {
 	case "seal":
 		return strings.HasPrefix(of, p.Inputs.Suite+".")
-	case "cipher":
+	case "key":
 		return strings.HasPrefix(p.Inputs.Suite, "aes-")
 	case "codec":
 		return of == p.Inputs.Codec
