@@ -27,13 +27,13 @@ type Conn struct {
 	maxBacklog int
 
 	// owned by the goroutine that calls Next
-	view   *view
-	batch  *wire.Batch // being worked through
-	heads  []tickHead  // of batch; those before at are done
-	at     int
-	events []Event // due before the rest of batch
-	tick   Tick    // returned last
-	cursor []byte  // of the latest message that was worked through, if it had one
+	view    *view
+	split   wire.Splitter
+	entries []wire.Entry // of the batch being worked through; those before at are done
+	at      int
+	events  []Event // due before the rest of batch
+	tick    Tick    // returned last
+	cursor  []byte  // of the latest message that was worked through, if it had one
 
 	counts *counters // any goroutine
 
@@ -44,12 +44,6 @@ type Conn struct {
 	lastID   uint64
 	since    map[string]Position // by topic, until its delivery begins
 	arrived  chan struct{}       // holds a value when queue has grown since Next looked
-}
-
-// tickHead is a batch entry with its payload.
-type tickHead struct {
-	*wire.Head
-	payload []byte
 }
 
 // queued is a message that waits for Next.

@@ -133,9 +133,11 @@ func TestStuckWriteEndsTheConnection(t *testing.T) {
 
 func TestViolationsEndWith4400(t *testing.T) {
 	tests := map[string]func(*peer){
-		"second Connected":  func(p *peer) { p.send(connectedFrame(0)) },
-		"unknown topic":     func(p *peer) { p.batch(tickItem(9, 1, 0, "x")) },
-		"sizes do not fit":  func(p *peer) { p.batch(wire.BatchItem{Head: wire.AppendHead(nil, 1, 1, 5), Payload: []byte("x")}) },
+		"second Connected": func(p *peer) { p.send(connectedFrame(0)) },
+		"unknown topic":    func(p *peer) { p.batch(tickItem(9, 1, 0, "x")) },
+		"sizes do not fit": func(p *peer) {
+			p.send(&wire.ServerFrame{Message: &wire.ServerFrame_Batch{Batch: &wire.Batch{Topics: []uint32{1, 1}, Firsts: []uint64{1, 2}, Sizes: []uint32{5}, Payloads: []byte("x")}}})
+		},
 		"not a message":     func(p *peer) { p.record(wire.KindRecord, []byte{0, 0, 0}) },
 		"unknown codec":     func(p *peer) { p.record(wire.KindRecord, []byte{9, 0, 0, 1}) },
 		"bad goodbye":       func(p *peer) { p.record(wire.KindGoodbye, nil) },

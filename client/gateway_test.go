@@ -286,12 +286,12 @@ func state(number uint32, name string, epoch, next uint64) *wire.TopicState {
 }
 
 func tickItem(number uint32, seq, skipped uint64, payload string) wire.BatchItem {
-	return wire.BatchItem{Head: wire.AppendHead(nil, number, seq, len(payload)),
+	return wire.BatchItem{Topic: number, Seq: seq,
 		Payload: []byte(payload), Skipped: skipped, ReceivedUS: 1_700_000_000_000_000 + int64(seq)}
 }
 
 func resetItem(number uint32, epoch, next uint64, cause wire.Cause) wire.BatchItem {
-	return wire.BatchItem{Head: wire.AppendReset(nil, number, epoch, next, cause)}
+	return wire.BatchItem{Topic: number, Reset: &wire.BatchReset{Epoch: epoch, NextSeq: next, Cause: cause}}
 }
 
 func (p *peer) batch(items ...wire.BatchItem) {

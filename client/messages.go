@@ -10,12 +10,11 @@ import (
 func (c *Conn) begin(q queued) error {
 	switch m := q.frame.GetMessage().(type) {
 	case *wire.ServerFrame_Batch:
-		c.batch, c.heads, c.at = m.Batch, c.heads[:0], 0
 		c.moveCursor(m.Batch.GetCursor())
-		return m.Batch.Each(func(h *wire.Head, payload []byte) error {
-			c.heads = append(c.heads, tickHead{h, payload})
-			return nil
-		})
+		var err error
+		c.entries, err = c.split.Split(m.Batch)
+		c.at = 0
+		return err
 	case *wire.ServerFrame_Subscribed:
 		if q.unasked {
 			c.events = append(c.events, &Subscribed{Filters: m.Subscribed.GetFilters()})

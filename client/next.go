@@ -3,6 +3,8 @@ package client
 import (
 	"context"
 	"time"
+
+	"github.com/sealcast/sealcast/wire"
 )
 
 // Next returns the next event, waiting for it until ctx ends; the connection is
@@ -31,7 +33,7 @@ func (c *Conn) Next(ctx context.Context) (Event, error) {
 // Ready tells whether Next may return at once, without reading: a program that
 // buffers its output flushes it when Ready is false. For the goroutine that calls Next.
 func (c *Conn) Ready() bool {
-	return len(c.events) > 0 || c.at < len(c.heads) || c.waiting()
+	return len(c.events) > 0 || c.at < len(c.entries) || c.waiting()
 }
 
 // fetch reads one message, or waits until another reader has left one.
@@ -87,10 +89,10 @@ func (c *Conn) step() (Event, error) {
 		}
 		return event, nil
 	}
-	for c.at < len(c.heads) {
-		h := c.heads[c.at]
+	for c.at < len(c.entries) {
+		e := &c.entries[c.at]
 		c.at++
-		event, err := c.entry(h)
+		event, err := c.entry(e)
 		if err != nil {
 			return nil, c.violated(err)
 		}
@@ -103,15 +105,15 @@ func (c *Conn) step() (Event, error) {
 
 // entry makes an event of one entry of a batch: nil if it says nothing new. A
 // gap is returned first, and its tick left for the next step.
-func (c *Conn) entry(h tickHead) (Event, error) {
-	if r := h.GetReset_(); r != nil {
-		p, err := c.view.reset(h.GetTopic(), r)
+func (c *Conn) entry(e *wire.Entry) (Event, error) {
+	if r := e.Reset; r != nil {
+		p, err := c.view.reset(e.Topic, r)
 		if p == nil {
 			return nil, err
 		}
 		return c.reset(&Reset{Topic: p.name, Epoch: p.epoch, NextSeq: p.next, Cause: r.GetCause()}), nil
 	}
-	p, v, err := c.view.tick(h.Head)
+	p, v, err := c.view.tick(e)
 	if err != nil {
 		return nil, err
 	}
@@ -120,16 +122,16 @@ func (c *Conn) entry(h tickHead) (Event, error) {
 		return nil, nil
 	}
 	c.counts.ticks.Add(1)
-	c.counts.bytes.Add(uint64(len(h.payload)))
+	c.counts.bytes.Add(uint64(len(e.Payload)))
 	c.counts.merged.Add(v.merged)
 	c.tick = Tick{
 		Topic:   p.name,
 		Epoch:   p.epoch,
-		Seq:     h.GetSeq(),
-		Skipped: h.GetSkipped(),
+		Seq:     e.Seq,
+		Skipped: e.Skipped,
 		Merged:  v.merged,
-		Time:    time.UnixMicro(c.batch.ReceivedUS(h.Head)),
-		Payload: h.payload,
+		Time:    time.UnixMicro(c.unpack.clock + e.ReceivedUS),
+		Payload: e.Payload,
 	}
 	if v.gap {
 		c.events = append(c.events, &c.tick)

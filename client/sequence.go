@@ -155,20 +155,20 @@ func (v *view) value(x *wire.Value) (string, error) {
 	return p.name, nil
 }
 
-// tick applies a tick's head. The position is nil when the tick is not wanted
+// tick applies a tick. The position is nil when the tick is not wanted
 // any more; its epoch and name are valid until the next call.
-func (v *view) tick(h *wire.Head) (*position, verdict, error) {
-	p := v.topics[h.GetTopic()]
+func (v *view) tick(e *wire.Entry) (*position, verdict, error) {
+	p := v.topics[e.Topic]
 	if p == nil {
-		return nil, verdict{}, fmt.Errorf("%w: topic %d", errSequence, h.GetTopic())
+		return nil, verdict{}, fmt.Errorf("%w: topic %d", errSequence, e.Topic)
 	}
-	if h.GetSkipped() > h.GetSeq() || h.GetSeq()+1 == 0 {
-		return nil, verdict{}, fmt.Errorf("%w: %q %d, skipped %d", errSequence, p.name, h.GetSeq(), h.GetSkipped())
+	if e.Skipped > e.Seq || e.Seq+1 == 0 {
+		return nil, verdict{}, fmt.Errorf("%w: %q %d, skipped %d", errSequence, p.name, e.Seq, e.Skipped)
 	}
 	if !p.held {
 		return nil, verdict{discard: true}, nil
 	}
-	return p, p.advance(h.GetSeq(), h.GetSkipped()), nil
+	return p, p.advance(e.Seq, e.Skipped), nil
 }
 
 // gap applies a gap that the gateway tells. It covers everything up to its end

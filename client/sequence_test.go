@@ -80,7 +80,7 @@ func mustAnnounce(t *testing.T, v *view, s *wire.TopicState, want announced) {
 
 func mustTick(t *testing.T, v *view, number uint32, seq uint64, want verdict) {
 	t.Helper()
-	if _, got, err := v.tick(&wire.Head{Topic: number, Seq: seq}); err != nil || got != want {
+	if _, got, err := v.tick(&wire.Entry{Topic: number, Seq: seq}); err != nil || got != want {
 		t.Errorf("tick %d of %d: %+v, %v; want %+v", seq, number, got, err, want)
 	}
 }
@@ -143,10 +143,10 @@ func TestViewRefusesWhatWasNeverAnnounced(t *testing.T) {
 	v := newView()
 	mustAnnounce(t, v, state(1, "a", 77, 5), announcedNew)
 	tests := map[string]func() error{
-		"tick of an unknown topic":   func() error { _, _, err := v.tick(&wire.Head{Topic: 2, Seq: 1}); return err },
+		"tick of an unknown topic":   func() error { _, _, err := v.tick(&wire.Entry{Topic: 2, Seq: 1}); return err },
 		"reset of an unknown topic":  func() error { _, err := v.reset(2, &wire.Reset{Epoch: 1}); return err },
-		"more skipped than there is": func() error { _, _, err := v.tick(&wire.Head{Topic: 1, Seq: 5, Skipped: 6}); return err },
-		"the last number there is":   func() error { _, _, err := v.tick(&wire.Head{Topic: 1, Seq: math.MaxUint64}); return err },
+		"more skipped than there is": func() error { _, _, err := v.tick(&wire.Entry{Topic: 1, Seq: 5, Skipped: 6}); return err },
+		"the last number there is":   func() error { _, _, err := v.tick(&wire.Entry{Topic: 1, Seq: math.MaxUint64}); return err },
 		"a number used again":        func() error { _, err := v.announce(state(1, "b", 77, 5)); return err },
 	}
 	for name, f := range tests {

@@ -8,13 +8,10 @@ import (
 	"github.com/sealcast/sealcast/wire/codec"
 )
 
-// keepRoom is how much room a connection keeps for the next decompressed batch.
-const keepRoom = 1 << 20
-
 // unpacker reads plaintexts, and undoes the codec that was agreed on.
 type unpacker struct {
 	decoder *codec.Decoder // nil: nothing may be compressed
-	room    []byte         // for a decompressed body
+	clock   int64          // what times in batches count from, microseconds since the Unix epoch
 }
 
 func codecNumbers(codecs []wire.Codec) []uint32 {
@@ -25,8 +22,10 @@ func codecNumbers(codecs []wire.Codec) []uint32 {
 	return numbers
 }
 
-// agree gets ready for the codec that the gateway has chosen from the offer.
+// agree gets ready for the codec that the gateway has chosen from the offer, and
+// notes its clock.
 func (u *unpacker) agree(c *wire.Connected, opts *Options) error {
+	u.clock = int64(c.GetClockUs())
 	id := wire.Codec(c.GetCodec())
 	switch {
 	case c.GetCodec() == uint32(wire.CodecNone):
@@ -48,20 +47,17 @@ func (u *unpacker) agree(c *wire.Connected, opts *Options) error {
 // parse reads a plaintext. size is how many bytes it has, decompressed. The
 // frame owns its memory.
 func (u *unpacker) parse(plaintext []byte) (frame *wire.ServerFrame, size int, err error) {
-	id, body, err := wire.ParsePlain(plaintext)
-	if err != nil {
-		return nil, 0, err
-	}
-	if u.decoder == nil || id != u.decoder.Codec() {
+	if u.decoder == nil || len(plaintext) == 0 || wire.Codec(plaintext[0]) != u.decoder.Codec() {
 		frame, err = wire.ParseServerFrame(plaintext) // refuses other codecs than none
 		return frame, len(plaintext), err
 	}
-	if body, err = u.decoder.Decode(u.room, body); err != nil {
+	if _, frame, err = wire.ParsePacked(plaintext); err != nil {
 		return nil, 0, err
 	}
-	if cap(body) <= keepRoom {
-		u.room = body
+	batch := frame.GetBatch()
+	packed := len(batch.Payloads)
+	if batch.Payloads, err = u.decoder.Decode(nil, batch.Payloads); err != nil {
+		return nil, 0, err
 	}
-	frame, err = wire.ParseBatchBody(body)
-	return frame, wire.PlainHeaderSize + len(body), err
+	return frame, len(plaintext) - packed + len(batch.Payloads), nil
 }

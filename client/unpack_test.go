@@ -20,14 +20,15 @@ func (p *peer) chooses(id wire.Codec, dictionary []byte) []uint32 {
 	return f.GetConnect().GetCodecs()
 }
 
-// packed is a plaintext after compression.
-func (p *peer) packed(id wire.Codec, dictionary *codec.Dictionary, plaintext []byte) []byte {
+// packed is the plaintext of a batch after compression.
+func (p *peer) packed(id wire.Codec, dictionary *codec.Dictionary, item wire.BatchItem) []byte {
 	e, err := codec.NewEncoder(id, dictionary)
 	if err != nil {
 		p.t.Error(err)
 		return nil
 	}
-	out := e.Compress(slices.Clone(plaintext), 0)
+	plaintext, head := new(wire.Joiner).AppendFrame(nil, []wire.BatchItem{item})
+	out := e.Compress(plaintext, 0, head)
 	if wire.Codec(out[0]) != id {
 		p.t.Errorf("%d bytes do not shrink with %v", len(plaintext), id)
 	}
@@ -58,9 +59,10 @@ func TestCompressedBatches(t *testing.T) {
 				offered <- p.chooses(id, dictionary.Bytes())
 				p.subscribed(state(1, "a", 7, 1))
 				for seq := uint64(1); seq <= 6; seq += 2 {
-					batch := wire.AppendBatchFrame(nil, []wire.BatchItem{tickItem(1, seq, 0, longPayload)})
+					item := tickItem(1, seq, 0, longPayload)
+					batch := wire.AppendBatchFrame(nil, []wire.BatchItem{item})
 					if id != wire.CodecNone {
-						batch = p.packed(id, dictionary, batch)
+						batch = p.packed(id, dictionary, item)
 					}
 					p.record(wire.KindRecord, batch)
 					p.batch(tickItem(1, seq+1, 0, "as it is")) // what does not shrink comes uncompressed
@@ -132,22 +134,29 @@ func TestCodecsThatTheClientDidNotChoose(t *testing.T) {
 }
 
 func TestHostileCompression(t *testing.T) {
+	under := func(id wire.Codec, frame []byte) []byte {
+		frame[0] = byte(id)
+		return frame
+	}
 	batch := func(payload string) []byte {
-		return wire.AppendBatchFrame(nil, []wire.BatchItem{tickItem(1, 1, 0, payload)})
+		return under(wire.CodecZstd, wire.AppendBatchFrame(nil, []wire.BatchItem{tickItem(1, 1, 0, payload)}))
 	}
 	tests := map[string]struct {
 		send func(p *peer) []byte
 		want error
 	}{
-		"another codec than the agreed one": {func(p *peer) []byte { return p.packed(wire.CodecSnappy, nil, batch(longPayload)) }, wire.ErrCodec},
-		"garbage":                           {func(*peer) []byte { return []byte{2, 0, 0, 1, 2, 3} }, codec.ErrCorrupt},
-		"nothing":                           {func(*peer) []byte { return []byte{2, 0, 0} }, codec.ErrCorrupt},
-		"larger than the limit":             {func(p *peer) []byte { return p.packed(wire.CodecZstd, nil, batch(strings.Repeat("x", 100_000))) }, codec.ErrTooLarge},
+		"another codec than the agreed one": {func(p *peer) []byte { return p.packed(wire.CodecSnappy, nil, tickItem(1, 1, 0, longPayload)) }, wire.ErrCodec},
+		"garbage":                           {func(*peer) []byte { return batch("garbage") }, codec.ErrCorrupt},
+		"nothing":                           {func(*peer) []byte { return batch("") }, codec.ErrCorrupt},
+		"larger than the limit": {func(p *peer) []byte {
+			return p.packed(wire.CodecZstd, nil, tickItem(1, 1, 0, strings.Repeat("x", 100_000)))
+		}, codec.ErrTooLarge},
 		"no Batch": {func(p *peer) []byte {
-			return p.packed(wire.CodecZstd, nil, p.plain(&wire.ServerFrame{Message: &wire.ServerFrame_Error{Error: &wire.Error{Text: longPayload}}}))
+			return under(wire.CodecZstd, p.plain(&wire.ServerFrame{Message: &wire.ServerFrame_Error{Error: &wire.Error{Text: longPayload}}}))
 		}, wire.ErrFrame},
 		"two messages": {func(p *peer) []byte {
-			return p.packed(wire.CodecZstd, nil, append(batch(longPayload), batch(longPayload)[wire.PlainHeaderSize:]...))
+			packed := p.packed(wire.CodecZstd, nil, tickItem(1, 1, 0, longPayload))
+			return append(packed, packed[wire.PlainHeaderSize:]...)
 		}, wire.ErrFrame},
 	}
 	for name, tt := range tests {

@@ -51,7 +51,6 @@ type Tick struct {
 	Topic      uint32
 	Seq        uint64 // grows by one per tick of the topic's epoch, from 1
 	ReceivedUS int64  // microseconds since the Unix epoch
-	Head       []byte // for wire.BatchItem
 	Payload    []byte
 }
 

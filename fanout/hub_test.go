@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sealcast/sealcast/wire"
 )
 
 func TestNameIsConfirmedThenTicks(t *testing.T) {
@@ -81,7 +80,7 @@ func TestTickCarriesHeadAndTime(t *testing.T) {
 	r.publish("a", "payload")
 	r.settle()
 	tick := loops[0].events[0].(*Tick)
-	if string(tick.Head) != string(wire.AppendHead(nil, 1, 1, 7)) || tick.ReceivedUS != 7 || string(tick.Payload) != "payload" {
+	if tick.Topic != 1 || tick.Seq != 1 || tick.ReceivedUS != 7 || string(tick.Payload) != "payload" {
 		t.Errorf("tick %+v", tick)
 	}
 	if loops[1].events[0].(*Tick) != tick {

@@ -7,7 +7,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/sealcast/sealcast/wire"
 	"github.com/sealcast/sealcast/wire/topic"
 )
 
@@ -286,15 +285,11 @@ func (f *feed) lastTicks(n int) []*Tick {
 		k = k.before
 	}
 	ticks, pointers := make([]Tick, n), make([]*Tick, n)
-	heads := make([]byte, 0, n*headBytes)
 	for i := range ticks {
-		start := len(heads)
-		heads = wire.AppendHead(heads, f.number, k.seq, len(k.payload))
 		ticks[i] = Tick{
 			Topic:      f.number,
 			Seq:        k.seq,
 			ReceivedUS: k.received,
-			Head:       heads[start:len(heads):len(heads)],
 			Payload:    unsafe.Slice(unsafe.StringData(k.payload), len(k.payload)), // shared and never written
 		}
 		pointers[i] = &ticks[i]

@@ -229,7 +229,6 @@ func (f *feed) recovered(found []item, live []*Tick) Memory {
 		seq := m.Since + 1 + uint64(i)
 		ticks[i] = Tick{
 			Topic: f.number, Seq: seq, ReceivedUS: it.received,
-			Head:    wire.AppendHead(nil, f.number, seq, len(it.payload)),
 			Payload: unsafe.Slice(unsafe.StringData(it.payload), len(it.payload)), // shared and never written
 		}
 		m.Ticks = append(m.Ticks, &ticks[i])

@@ -44,7 +44,7 @@ func (f *feed) state() TopicState {
 	return TopicState{Number: f.number, Name: f.name, Epoch: f.epoch, NextSeq: f.next}
 }
 
-// tick gives a message its number in the topic's sequence and encodes its head.
+// tick gives a message its number in the topic's sequence.
 //
 // out 2 — topic number, epoch, sequence number: once per tick and process.
 func (h *Hub) tick(it *item) {
@@ -207,18 +207,16 @@ func (h *Hub) overflown(f *feed) {
 	}
 }
 
-// A slab holds the ticks and heads of up to slabTicks ticks, so that a tick
+// A slab holds up to slabTicks ticks, so that a tick
 // costs a fraction of an allocation. It is small because one tick that a slow
 // client waits for keeps the whole slab, with its neighbours' payloads, alive.
 const (
 	slabTicks   = 16
 	slabPayload = 16 << 10 // bytes of payload after which a slab is closed
-	headBytes   = 20       // room for a usual head
 )
 
 type slab struct {
 	ticks   []Tick
-	heads   []byte
 	payload int
 }
 
@@ -226,16 +224,12 @@ type slab struct {
 func (s *slab) tick(f *feed, it *item) *Tick {
 	if len(s.ticks) == cap(s.ticks) || s.payload > slabPayload {
 		s.ticks = make([]Tick, 0, slabTicks)
-		s.heads = make([]byte, 0, slabTicks*headBytes)
 		s.payload = 0
 	}
-	start := len(s.heads)
-	s.heads = wire.AppendHead(s.heads, f.number, f.next, len(it.payload))
 	s.ticks = append(s.ticks, Tick{
 		Topic:      f.number,
 		Seq:        f.next,
 		ReceivedUS: it.received,
-		Head:       s.heads[start:len(s.heads):len(s.heads)],
 		Payload:    unsafe.Slice(unsafe.StringData(it.payload), len(it.payload)), // shared and never written
 	})
 	s.payload += len(it.payload)

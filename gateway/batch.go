@@ -14,8 +14,8 @@ import (
 // topicsPerMessage bounds a Topics message: 255-byte names stay well inside a record.
 const topicsPerMessage = 2000
 
-// itemOverhead is what a batch adds to an entry at most: a tag, a length and dt.
-const itemOverhead = 16
+// itemOverhead is what a batch holds of an entry beside its payload, in most cases at most.
+const itemOverhead = 24
 
 // plainFrame is one plaintext in the loop's arena, and the entries it covers.
 type plainFrame struct {
@@ -38,7 +38,7 @@ func (l *loop) build(entries []entry, with *compressor) {
 	}
 	l.unshare()
 	clear(s.frames)
-	s.arena, s.frames, s.heads = trim(s.arena), s.frames[:0], trim(s.heads)
+	s.arena, s.frames = trim(s.arena), s.frames[:0]
 	for from := 0; from < len(entries); {
 		switch x := entries[from].what.(type) {
 		case *fanout.Opened:
@@ -84,11 +84,11 @@ func (l *loop) buildBatch(entries []entry, from int, with *compressor) int {
 		size += next
 		items = append(items, item)
 	}
-	arena := wire.AppendBatchFrame(s.arena, items)
+	arena, head := s.joiner.AppendFrame(s.arena, items)
 	if f.ticks > 0 && !s.late {
 		l.stats.batch(f.ticks, len(arena)-len(s.arena), items[0].ReceivedUS)
 	}
-	l.addFrame(l.compress(arena, &entries[from], with), f)
+	l.addFrame(l.compress(arena, head, &entries[from], with), f)
 	clear(items)
 	s.items = items
 	return f.to
@@ -98,11 +98,9 @@ func (l *loop) buildBatch(entries []entry, from int, with *compressor) int {
 func (l *loop) item(e *entry) (wire.BatchItem, bool) {
 	switch x := e.what.(type) {
 	case *fanout.Tick:
-		return wire.BatchItem{Head: x.Head, Payload: x.Payload, ReceivedUS: x.ReceivedUS, Skipped: e.skipped}, true
+		return wire.BatchItem{Topic: x.Topic, Seq: x.Seq, Skipped: e.skipped, ReceivedUS: x.ReceivedUS, Payload: x.Payload}, true
 	case *fanout.Reset:
-		start := len(l.scratch.heads)
-		l.scratch.heads = wire.AppendReset(l.scratch.heads, x.Topic, x.Epoch, x.NextSeq, x.Cause)
-		return wire.BatchItem{Head: l.scratch.heads[start:]}, true
+		return wire.BatchItem{Topic: x.Topic, Reset: &wire.BatchReset{Epoch: x.Epoch, NextSeq: x.NextSeq, Cause: x.Cause}}, true
 	}
 	return wire.BatchItem{}, false
 }
@@ -110,9 +108,9 @@ func (l *loop) item(e *entry) (wire.BatchItem, bool) {
 // itemBytes is about what an event takes in a batch.
 func itemBytes(e *entry) int {
 	if x, ok := e.what.(*fanout.Tick); ok {
-		return len(x.Head) + len(x.Payload) + itemOverhead
+		return len(x.Payload) + itemOverhead
 	}
-	return 2 * itemOverhead
+	return itemOverhead
 }
 
 // batchLimits are those of a topic.

@@ -112,7 +112,7 @@ func benchDeliveries(b *testing.B, w *world, subscribers, ticks int) {
 	payload := make([]byte, 100)
 	events := make([]fanout.Event, ticks)
 	for i := range events {
-		events[i] = &fanout.Tick{Topic: 1, Seq: uint64(i + 1), ReceivedUS: 1, Head: wire.AppendHead(nil, 1, uint64(i+1), len(payload)), Payload: payload}
+		events[i] = &fanout.Tick{Topic: 1, Seq: uint64(i + 1), ReceivedUS: 1, Payload: payload}
 	}
 	before := w.l.stats.delivered.Load()
 	for b.Loop() {

@@ -94,15 +94,15 @@ func (l *loop) inForce(c *compressor) *compressor {
 }
 
 // compress is out 6 — it compresses the frame at the end of the arena, which
-// begins with first, unless it is small or of a class that stays as it is. A
+// begins with first and has head bytes before the payloads, unless it is small or of a class that stays as it is. A
 // cohort's frame is compressed once; all that it shares one compression with
 // are ticks of its class.
-func (l *loop) compress(arena []byte, first *entry, with *compressor) []byte {
+func (l *loop) compress(arena []byte, head int, first *entry, with *compressor) []byte {
 	start := len(l.scratch.arena)
 	if with == nil || len(arena)-start < l.settings().Compress.MinBytes || l.class(first) == classOff {
 		return arena
 	}
-	packed := with.encoder.Compress(arena, start)
+	packed := with.encoder.Compress(arena, start, head)
 	if n := len(arena); len(packed) < n {
 		l.stats.compressedFrom.Add(uint64(n - start))
 		l.stats.compressedTo.Add(uint64(len(packed) - start))

@@ -71,7 +71,7 @@ func mixedEntries(l *loop, rng *rand.Rand, n int) []entry {
 			entries = append(entries, entry{what: &control{plaintext: wire.AppendPlainHeader(nil, wire.CodecNone, 0)}})
 		default:
 			entries = append(entries, entry{what: &fanout.Tick{Topic: number, Seq: seqs[number], ReceivedUS: 1,
-				Head: wire.AppendHead(nil, number, seqs[number], len(payload)), Payload: payload}, topic: t})
+				Payload: payload}, topic: t})
 		}
 	}
 	return entries

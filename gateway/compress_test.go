@@ -29,8 +29,7 @@ func trainedDictionary(t testing.TB) *codec.Dictionary {
 	t.Helper()
 	var samples [][]byte
 	for i := range 200 {
-		p := quote(i)
-		samples = append(samples, wire.AppendBatchFrame(nil, []wire.BatchItem{{Head: wire.AppendHead(nil, 1, uint64(i+1), len(p)), Payload: p}})[wire.PlainHeaderSize:])
+		samples = append(samples, quote(i))
 	}
 	d, err := codec.Train(samples, 2<<10)
 	if err != nil {

@@ -3,7 +3,6 @@ package gateway
 import (
 	"bytes"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -81,25 +80,29 @@ func (c *modelClient) record(msg []byte) {
 	if kind != wire.KindRecord {
 		return
 	}
-	id, body, err := wire.ParsePlain(plain)
-	if err != nil {
-		c.fail("plaintext: %v", err)
-	}
 	var f *wire.ServerFrame
-	if id == wire.CodecNone {
+	if wire.Codec(plain[0]) == wire.CodecNone {
 		f, err = wire.ParseServerFrame(plain)
 	} else {
-		var d *codec.Decoder
-		if d, err = codec.NewDecoder(id, nil, 1<<20); err == nil {
-			if body, err = d.Decode(nil, body); err == nil {
-				f, err = wire.ParseBatchBody(body)
-			}
-		}
+		f, err = unpacked(plain)
 	}
 	if err != nil {
 		c.fail("frame: %v", err)
 	}
 	c.understand(f)
+}
+
+// unpacked reads a compressed batch.
+func unpacked(plain []byte) (*wire.ServerFrame, error) {
+	id, f, err := wire.ParsePacked(plain)
+	if err != nil {
+		return nil, err
+	}
+	d, err := codec.NewDecoder(id, nil, 1<<20)
+	if err == nil {
+		f.GetBatch().Payloads, err = d.Decode(nil, f.GetBatch().Payloads)
+	}
+	return f, err
 }
 
 func (c *modelClient) understand(f *wire.ServerFrame) {
@@ -201,14 +204,16 @@ func (c *modelClient) missing(v *modelView, seq uint64) {
 }
 
 func (c *modelClient) batch(b *wire.Batch) {
-	drop := c.dropNext && !slices.ContainsFunc(b.Heads, func(h *wire.Head) bool { return h.Reset_ != nil })
-	err := b.Each(func(h *wire.Head, payload []byte) error {
+	drop := c.dropNext && len(b.Resets) == 0
+	entries, err := new(wire.Splitter).Split(b)
+	for i := range entries {
+		h := &entries[i]
 		v := c.view(h.Topic)
 		switch {
 		case !v.held:
-		case h.Reset_ != nil:
+		case h.Reset != nil:
 			c.resets++
-			v.epoch, v.last, v.lost = h.Reset_.Epoch, h.Reset_.NextSeq-1, 0
+			v.epoch, v.last, v.lost = h.Reset.Epoch, h.Reset.NextSeq-1, 0
 		case h.Seq <= v.last:
 		case drop:
 			if v.lost <= v.last {
@@ -216,22 +221,21 @@ func (c *modelClient) batch(b *wire.Batch) {
 			}
 			v.lost = max(v.lost, h.Seq)
 		default:
-			c.tick(v, h, payload)
+			c.tick(v, h)
 		}
-		return nil
-	})
+	}
 	if err != nil {
 		c.fail("batch: %v", err)
 	}
 	c.dropNext = c.dropNext && !drop
 }
 
-func (c *modelClient) tick(v *modelView, h *wire.Head, payload []byte) {
+func (c *modelClient) tick(v *modelView, h *wire.Entry) {
 	if first := h.Seq - h.Skipped; first > v.last+1 {
 		c.missing(v, first-1)
 	}
-	if !bytes.Equal(payload, payloadOf(v.name, v.epoch, h.Seq)) {
-		c.fail("%s: tick %d of epoch %d holds %q", v.name, h.Seq, v.epoch, payload)
+	if !bytes.Equal(h.Payload, payloadOf(v.name, v.epoch, h.Seq)) {
+		c.fail("%s: tick %d of epoch %d holds %q", v.name, h.Seq, v.epoch, h.Payload)
 	}
 	if v.name[0] == 'e' && h.Skipped != 0 {
 		c.fail("%s: %d ticks were merged into %d", v.name, h.Skipped, h.Seq)

@@ -227,6 +227,6 @@ func (f *follower) forge(t *testing.T, msg []byte, payload string) []byte {
 	for range counter {
 		sealer.Seal(pool, nil, byte(wire.KindGroupRecord), nil)
 	}
-	batch := wire.AppendBatchFrame(nil, []wire.BatchItem{{Head: wire.AppendHead(nil, 1, 2, len(payload)), Payload: []byte(payload)}})
+	batch := wire.AppendBatchFrame(nil, []wire.BatchItem{{Topic: 1, Seq: 2, Payload: []byte(payload)}})
 	return sealer.Seal(pool, nil, byte(wire.KindGroupRecord), batch)
 }

@@ -177,7 +177,7 @@ func (h *scriptedHub) ticks(name string, payloads ...[]byte) []fanout.Event {
 	}
 	for _, p := range payloads {
 		events = append(events, &fanout.Tick{Topic: s.Number, Seq: s.NextSeq, ReceivedUS: time.Now().UnixMicro(),
-			Head: wire.AppendHead(nil, s.Number, s.NextSeq, len(p)), Payload: p})
+			Payload: p})
 		s.NextSeq++
 	}
 	return events

@@ -217,6 +217,7 @@ func (c *conn) sendConnected() {
 		Version:    c.loop.gateway.opts.Version,
 		ExpiresAtS: uint64(g.Expires),
 		Groups:     opts.GroupSeal && c.sub.takes,
+		ClockUs:    uint64(c.loop.scratch.joiner.Clock),
 	}
 	c.addTicket(m)
 	c.sub.codec.announce(m)

@@ -69,13 +69,13 @@ type scratch struct {
 	out     []byte           // WebSocket frames for the connection being served
 	plain   []byte           // one plaintext
 	arena   []byte           // the plaintexts of one flush, back to back
-	heads   []byte           // heads of resets
 	frames  []plainFrame     // into arena
 	items   []wire.BatchItem // of the batch being built
-	classed []classedEntry   // being sorted by class
-	members []*conn          // of the cohort being served
-	due     []*conn          // whose deadline has come
-	late    bool             // what is built is no measure of delays
+	joiner  wire.Joiner
+	classed []classedEntry // being sorted by class
+	members []*conn        // of the cohort being served
+	due     []*conn        // whose deadline has come
+	late    bool           // what is built is no measure of delays
 
 	// Of a cohort whose batches are sealed once, while it is being served.
 	sharing *cohort       // nil: each session seals for itself
@@ -90,6 +90,7 @@ func newLoop(g *Gateway, el gnet.EventLoop) *loop {
 	l := &loop{gateway: g, el: el, started: time.Now(),
 		buffers: frame.NewBuffers(keepBuffers), ciphers: record.NewPool(record.DefaultPoolSize, record.DefaultPoolIdle)}
 	l.now, l.wall = 1, l.started.UnixMilli()
+	l.scratch.joiner.Clock = l.started.UnixMicro()
 	l.goroutine = thisGoroutine()
 	l.stats.times.init()
 	l.ciphers.Advance(l.unix()) // or the first tick would find everything idle since 1970

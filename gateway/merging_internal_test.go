@@ -8,7 +8,6 @@ import (
 	"github.com/sealcast/sealcast/crypto/suite"
 	"github.com/sealcast/sealcast/fanout"
 	"github.com/sealcast/sealcast/internal/testenv"
-	"github.com/sealcast/sealcast/wire"
 )
 
 // Ticks that wait for their batch, and are merged there or by a rate, cost no
@@ -46,7 +45,7 @@ func roundsAllocateNothing(t *testing.T, w *world, delivered, merged, ticks int)
 	events := make([]fanout.Event, ticks)
 	for i := range events {
 		seq := uint64(i + 1)
-		events[i] = &fanout.Tick{Topic: 1, Seq: seq, ReceivedUS: 1, Head: wire.AppendHead(nil, 1, seq, len(payload)), Payload: payload}
+		events[i] = &fanout.Tick{Topic: 1, Seq: seq, ReceivedUS: 1, Payload: payload}
 	}
 	round := func() {
 		for i := range events {

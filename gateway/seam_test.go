@@ -19,7 +19,7 @@ func memory(number uint32, m fanout.Memory, first uint64, payloads ...string) fa
 	m.Topic = number
 	for i, p := range payloads {
 		seq := first + uint64(i)
-		m.Ticks = append(m.Ticks, &fanout.Tick{Topic: number, Seq: seq, ReceivedUS: 5, Head: wire.AppendHead(nil, number, seq, len(p)), Payload: []byte(p)})
+		m.Ticks = append(m.Ticks, &fanout.Tick{Topic: number, Seq: seq, ReceivedUS: 5, Payload: []byte(p)})
 	}
 	return m
 }

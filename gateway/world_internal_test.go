@@ -226,7 +226,7 @@ func (h *modelHub) publish(name string) {
 	m, fresh := h.topic(name)
 	p := payloadOf(name, m.Epoch, m.NextSeq)
 	tick := &fanout.Tick{Topic: m.Number, Seq: m.NextSeq, ReceivedUS: time.Now().UnixMicro(),
-		Head: wire.AppendHead(nil, m.Number, m.NextSeq, len(p)), Payload: p}
+		Payload: p}
 	if h.wanted(name) {
 		if fresh {
 			h.posted = append(h.posted, &fanout.Opened{TopicState: m.TopicState})

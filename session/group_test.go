@@ -182,7 +182,7 @@ func TestGroupMisuse(t *testing.T) {
 		}},
 		"forged by another member": {1, func(c *crowd) []message {
 			insider := foreign(c)
-			forged := insider.seal.Seal(insider.pool, nil, 0x11, wire.AppendBatchFrame(nil, []wire.BatchItem{{Head: wire.AppendHead(nil, 1, 1, 0)}}))
+			forged := insider.seal.Seal(insider.pool, nil, 0x11, wire.AppendBatchFrame(nil, []wire.BatchItem{{Topic: 1, Seq: 1}}))
 			k := c.key()
 			c.batch()
 			return []message{framed(k), sealed(forged), framed(c.mark())}

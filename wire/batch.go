@@ -1,91 +1,340 @@
 package wire
 
 import (
-	"errors"
-	"fmt"
+	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // Field numbers of sealcast.proto that the hand-written encoder below knows.
 const (
-	fieldServerBatch = 21
+	fieldServerBatch = 15
 
 	fieldBatchBase     = 1
-	fieldBatchHeads    = 2
-	fieldBatchPayloads = 3
-	fieldBatchCursor   = 4
-
-	fieldHeadTopic   = 1
-	fieldHeadSeq     = 2
-	fieldHeadSize    = 3
-	fieldHeadDT      = 4
-	fieldHeadSkipped = 5
-	fieldHeadReset   = 6
+	fieldBatchTopics   = 2
+	fieldBatchFirsts   = 3
+	fieldBatchOrder    = 4
+	fieldBatchSizes    = 5
+	fieldBatchDeltas   = 6
+	fieldBatchSkipped  = 7
+	fieldBatchSteps    = 8
+	fieldBatchResets   = 9
+	fieldBatchPayloads = 10
+	fieldBatchCursor   = 11
 
 	fieldResetEpoch   = 1
 	fieldResetNextSeq = 2
 	fieldResetCause   = 3
+	fieldResetTopic   = 4
+	fieldResetAt      = 5
 )
-
-// ErrBatch reports a Batch whose heads contradict its payloads or themselves.
-var ErrBatch = errors.New("malformed batch")
 
 // BatchItem is one entry of a batch: a tick or a reset. The bytes it refers to
 // are read only, and may be shared by any number of batches.
 type BatchItem struct {
-	Head       []byte // from AppendHead for a tick, from AppendReset for a reset
-	Payload    []byte // of a tick; its length is the size that Head names
-	ReceivedUS int64  // microseconds since the Unix epoch; 0 (a reset) counts as the batch's base
+	Topic      uint32
+	Seq        uint64
 	Skipped    uint64 // earlier ticks merged into this one
+	ReceivedUS int64  // microseconds since the Unix epoch; 0 counts as the time of the tick before
+	Payload    []byte
+	Reset      *BatchReset // not nil: this is no tick, and only Topic counts beside it
 }
 
-// AppendHead appends the part of a tick's head that is the same in every batch.
-// It is encoded once per tick; AppendBatchFrame adds what depends on the batch.
-func AppendHead(dst []byte, topic uint32, seq uint64, size int) []byte {
-	dst = appendVarintField(dst, fieldHeadTopic, uint64(topic))
-	dst = appendVarintField(dst, fieldHeadSeq, seq)
-	return appendVarintField(dst, fieldHeadSize, uint64(size))
+// BatchReset says that a topic goes on with NextSeq under Epoch.
+type BatchReset struct {
+	Epoch, NextSeq uint64
+	Cause          Cause
 }
 
-// AppendReset appends the head of a reset: the topic goes on with nextSeq under epoch.
-func AppendReset(dst []byte, topic uint32, epoch, nextSeq uint64, cause Cause) []byte {
-	dst = appendVarintField(dst, fieldHeadTopic, uint64(topic))
-	size := sizeVarintField(fieldResetEpoch, epoch) +
-		sizeVarintField(fieldResetNextSeq, nextSeq) +
-		sizeVarintField(fieldResetCause, uint64(cause))
-	dst = protowire.AppendTag(dst, fieldHeadReset, protowire.BytesType)
-	dst = protowire.AppendVarint(dst, uint64(size))
-	dst = appendVarintField(dst, fieldResetEpoch, epoch)
-	dst = appendVarintField(dst, fieldResetNextSeq, nextSeq)
-	return appendVarintField(dst, fieldResetCause, uint64(cause))
+// Joiner makes batches of items. It keeps its room from one batch to the next,
+// and nothing of the items. It belongs to one goroutine.
+type Joiner struct {
+	Clock int64 // what times count from: that of Connected, microseconds since the Unix epoch
+
+	table  topicTable
+	groups []topicGroup
+	places []uint32 // of each tick's topic in groups
+
+	base, last int64 // times of receipt: of the first tick that has one, from Clock on, and of the latest
+	size       int   // of the latest tick's payload
+	payloads   int   // bytes
+	lead       int   // so many ticks are the first of their topic and stand before all others
+	unordered  bool  // order has to be told
+
+	columns
+	resets []byte // encoded fields
 }
 
-// AppendBatchFrame appends the plaintext of a record that carries the items in
-// their order: the header, then ServerFrame{batch}. It keeps nothing of items
-// and does not allocate when dst has room for BatchFrameSize(items) bytes.
-func AppendBatchFrame(dst []byte, items []BatchItem) []byte {
-	base := baseUS(items)
-	body, payloads := batchSize(items, base)
-	dst = AppendPlainHeader(dst, CodecNone, 0)
+// columns are those of a batch, named as in sealcast.proto.
+type columns struct {
+	topics, firsts, order, sizes, deltas, skipped, steps column
+}
+
+// each calls f for every column in the order of the fields.
+func (c *columns) each(f func(protowire.Number, *column)) {
+	f(fieldBatchTopics, &c.topics)
+	f(fieldBatchFirsts, &c.firsts)
+	f(fieldBatchOrder, &c.order)
+	f(fieldBatchSizes, &c.sizes)
+	f(fieldBatchDeltas, &c.deltas)
+	f(fieldBatchSkipped, &c.skipped)
+	f(fieldBatchSteps, &c.steps)
+}
+
+// topicGroup is the ticks of one topic in a batch.
+type topicGroup struct {
+	topic       uint32
+	first, next uint64 // sequence number that the first tick begins with; that the next one is expected to
+	bytes       int    // of payloads
+	at          int    // where the next payload goes
+}
+
+// AppendFrame appends the plaintext of a record that carries the items in their
+// order: the header, then ServerFrame{batch}. head is how many bytes of it stand
+// before the payloads. It does not allocate when dst has room, and the Joiner had
+// room for as many items before.
+func (j *Joiner) AppendFrame(dst []byte, items []BatchItem) (frame []byte, head int) {
+	j.begin(len(items))
+	for i := range items {
+		if it := &items[i]; it.Reset != nil {
+			j.addReset(it)
+		} else {
+			j.addTick(it)
+		}
+	}
+	body := j.finish()
+	start := len(dst)
+	dst = AppendPlainHeader(slices.Grow(dst, PlainHeaderSize+sizeBytesField(fieldServerBatch, body)), CodecNone, 0)
 	dst = protowire.AppendTag(dst, fieldServerBatch, protowire.BytesType)
 	dst = protowire.AppendVarint(dst, uint64(body))
-	if base != 0 {
-		dst = protowire.AppendTag(dst, fieldBatchBase, protowire.Fixed64Type)
-		dst = protowire.AppendFixed64(dst, uint64(base))
+	dst = j.appendHead(dst)
+	head = len(dst) - start
+	return j.appendPayloads(dst, items), head
+}
+
+// AppendBatchFrame is Joiner.AppendFrame for who makes few batches.
+func AppendBatchFrame(dst []byte, items []BatchItem) []byte {
+	frame, _ := new(Joiner).AppendFrame(dst, items)
+	return frame
+}
+
+// begin forgets the batch before.
+func (j *Joiner) begin(items int) {
+	j.table.begin(items)
+	j.groups, j.places, j.resets = j.groups[:0], j.places[:0], j.resets[:0]
+	j.base, j.last, j.size, j.payloads, j.lead, j.unordered = 0, 0, 0, 0, 0, false
+	j.each(func(_ protowire.Number, c *column) { c.begin() })
+}
+
+func (j *Joiner) addTick(it *BatchItem) {
+	at, first := len(j.places), it.Seq-it.Skipped
+	place, known := j.table.place(it.Topic, uint32(len(j.groups)))
+	if !known {
+		j.groups = append(j.groups, topicGroup{topic: it.Topic, first: first, next: first})
 	}
-	for i := range items {
-		dst = items[i].appendHead(dst, base)
+	g := &j.groups[place]
+	if at > 0 {
+		j.sizes.add(uint64(j.size))
+		j.deltas.add(protowire.EncodeZigZag(j.sinceLast(it)))
+	} else {
+		j.sinceLast(it)
 	}
-	if payloads == 0 {
-		return dst
+	j.order.add(uint64(place))
+	j.skipped.add(it.Skipped)
+	j.steps.add(protowire.EncodeZigZag(int64(first - g.next)))
+	if int(place) == at {
+		j.unordered = j.unordered || j.lead < at
+		j.lead++
+	} else {
+		j.unordered = j.unordered || int(place) != j.lead-1
 	}
-	dst = protowire.AppendTag(dst, fieldBatchPayloads, protowire.BytesType)
-	dst = protowire.AppendVarint(dst, uint64(payloads))
-	for i := range items {
-		dst = append(dst, items[i].Payload...)
+	g.next = it.Seq + 1
+	g.bytes += len(it.Payload)
+	j.size = len(it.Payload)
+	j.payloads += len(it.Payload)
+	j.places = append(j.places, place)
+}
+
+// sinceLast is the time from the receipt of the tick before to that of it.
+func (j *Joiner) sinceLast(it *BatchItem) (us int64) {
+	if it.ReceivedUS == 0 {
+		return 0
+	}
+	if j.last == 0 {
+		j.base, j.last = it.ReceivedUS-j.Clock, it.ReceivedUS
+	}
+	us, j.last = it.ReceivedUS-j.last, it.ReceivedUS
+	return us
+}
+
+func (j *Joiner) addReset(it *BatchItem) {
+	r, at := it.Reset, uint64(len(j.places))
+	size := sizeVarintField(fieldResetEpoch, r.Epoch) + sizeVarintField(fieldResetNextSeq, r.NextSeq) +
+		sizeVarintField(fieldResetCause, uint64(r.Cause)) + sizeVarintField(fieldResetTopic, uint64(it.Topic)) +
+		sizeVarintField(fieldResetAt, at)
+	out := protowire.AppendTag(j.resets, fieldBatchResets, protowire.BytesType)
+	out = protowire.AppendVarint(out, uint64(size))
+	out = appendVarintField(out, fieldResetEpoch, r.Epoch)
+	out = appendVarintField(out, fieldResetNextSeq, r.NextSeq)
+	out = appendVarintField(out, fieldResetCause, uint64(r.Cause))
+	out = appendVarintField(out, fieldResetTopic, uint64(it.Topic))
+	j.resets = appendVarintField(out, fieldResetAt, at)
+}
+
+// finish completes the columns and returns the size of the encoded Batch.
+func (j *Joiner) finish() (body int) {
+	for i := range j.groups {
+		j.topics.append(uint64(j.groups[i].topic))
+		j.firsts.append(j.groups[i].first)
+	}
+	if !j.unordered {
+		j.order.begin()
+	}
+	for _, c := range []*column{&j.deltas, &j.skipped, &j.steps} {
+		if c.zero {
+			c.begin()
+		}
+	}
+	body = sizeVarintField(fieldBatchBase, protowire.EncodeZigZag(j.base))
+	j.each(func(_ protowire.Number, c *column) { body += c.size() })
+	body += len(j.resets)
+	if j.payloads > 0 {
+		body += sizeBytesField(fieldBatchPayloads, j.payloads)
+	}
+	return body
+}
+
+// appendHead appends everything before the payloads, their tag and length included.
+func (j *Joiner) appendHead(dst []byte) []byte {
+	dst = appendVarintField(dst, fieldBatchBase, protowire.EncodeZigZag(j.base))
+	j.each(func(field protowire.Number, c *column) { dst = c.appendTo(dst, field) })
+	dst = append(dst, j.resets...)
+	if j.payloads > 0 {
+		dst = protowire.AppendTag(dst, fieldBatchPayloads, protowire.BytesType)
+		dst = protowire.AppendVarint(dst, uint64(j.payloads))
 	}
 	return dst
+}
+
+// appendPayloads appends the payloads topic by topic. There is room for them.
+func (j *Joiner) appendPayloads(dst []byte, items []BatchItem) []byte {
+	end := len(dst)
+	for i := range j.groups {
+		g := &j.groups[i]
+		g.at = end
+		end += g.bytes
+	}
+	dst = dst[:end]
+	tick := 0
+	for i := range items {
+		if items[i].Reset != nil {
+			continue
+		}
+		g := &j.groups[j.places[tick]]
+		g.at += copy(dst[g.at:], items[i].Payload)
+		tick++
+	}
+	return dst
+}
+
+// column is a repeated field of varints. A single one is not packed, which saves a byte.
+type column struct {
+	bytes  []byte
+	values int
+	zero   bool // all values are
+}
+
+func (c *column) begin() { c.bytes, c.values, c.zero = c.bytes[:0], 0, true }
+
+func (c *column) add(v uint64) {
+	c.zero = c.zero && v == 0
+	c.append(v)
+}
+
+func (c *column) append(v uint64) {
+	c.values++
+	if v < 1<<7 {
+		c.bytes = append(c.bytes, byte(v))
+		return
+	}
+	c.bytes = protowire.AppendVarint(c.bytes, v)
+}
+
+func (c *column) appendTo(dst []byte, field protowire.Number) []byte {
+	switch c.values {
+	case 0:
+		return dst
+	case 1:
+		return append(protowire.AppendTag(dst, field, protowire.VarintType), c.bytes...)
+	}
+	return protowire.AppendBytes(protowire.AppendTag(dst, field, protowire.BytesType), c.bytes)
+}
+
+// size is what appendTo appends. All tags have one byte.
+func (c *column) size() int {
+	switch c.values {
+	case 0:
+		return 0
+	case 1:
+		return 1 + len(c.bytes)
+	}
+	return 1 + protowire.SizeBytes(len(c.bytes))
+}
+
+// topicTable finds a topic's place among those of a batch.
+type topicTable struct {
+	slots []topicSlot // a power of two, at least twice as many as topics
+	turn  uint32      // slots of another turn are free
+	shift uint        // of a hash, so that it fits
+}
+
+type topicSlot struct{ topic, place, turn uint32 }
+
+// minSlots is so few that clearing them is nothing.
+const minSlots = 64
+
+// begin empties the table and makes room for so many topics.
+func (t *topicTable) begin(topics int) {
+	if len(t.slots) < 2*topics || t.slots == nil {
+		n, shift := minSlots, uint(32-6)
+		for ; n < 2*topics; n *= 2 {
+			shift--
+		}
+		t.slots, t.shift, t.turn = make([]topicSlot, n), shift, 0
+	}
+	if t.turn++; t.turn == 0 {
+		clear(t.slots)
+		t.turn = 1
+	}
+}
+
+// place is the topic's, or next, which it is given if it has none.
+func (t *topicTable) place(topic, next uint32) (place uint32, known bool) {
+	for i := topic * 0x9e3779b1 >> t.shift; ; i++ {
+		s := &t.slots[int(i)&(len(t.slots)-1)]
+		if s.turn != t.turn {
+			*s = topicSlot{topic, next, t.turn}
+			return next, false
+		}
+		if s.topic == topic {
+			return s.place, true
+		}
+	}
+}
+
+// Repack puts packed in the place of a batch's payloads, of which it is the shorter
+// form under a codec, and returns the frame up to its new end. frame is what
+// Joiner.AppendFrame has made, with its head; packed does not overlap it.
+func Repack(frame []byte, head int, id Codec, packed []byte) []byte {
+	from := PlainHeaderSize + protowire.SizeTag(fieldServerBatch)
+	_, n := protowire.ConsumeVarint(frame[from:])
+	columns := frame[from+n : head-sizeBytesField(fieldBatchPayloads, len(frame)-head)+len(frame)-head]
+	frame[0] = byte(id)
+	size := len(columns) + sizeBytesField(fieldBatchPayloads, len(packed))
+	out := protowire.AppendVarint(frame[:from], uint64(size))
+	out = append(out, columns...) // moves them, if at all, to the front
+	out = protowire.AppendTag(out, fieldBatchPayloads, protowire.BytesType)
+	return protowire.AppendBytes(out, packed)
 }
 
 // AppendCursorFrame appends the plaintext of a record with a Batch that holds a
@@ -96,57 +345,6 @@ func AppendCursorFrame(dst, cursor []byte) []byte {
 	dst = protowire.AppendVarint(dst, uint64(sizeBytesField(fieldBatchCursor, len(cursor))))
 	dst = protowire.AppendTag(dst, fieldBatchCursor, protowire.BytesType)
 	return protowire.AppendBytes(dst, cursor)
-}
-
-// BatchFrameSize is the number of bytes that AppendBatchFrame appends.
-func BatchFrameSize(items []BatchItem) int {
-	body, _ := batchSize(items, baseUS(items))
-	return PlainHeaderSize + sizeBytesField(fieldServerBatch, body)
-}
-
-// baseUS is the time that the items' dt count from: that of the first tick.
-func baseUS(items []BatchItem) int64 {
-	for i := range items {
-		if items[i].ReceivedUS != 0 {
-			return items[i].ReceivedUS
-		}
-	}
-	return 0
-}
-
-// batchSize returns the sizes of the encoded Batch and of all payloads together.
-func batchSize(items []BatchItem, base int64) (body, payloads int) {
-	if base != 0 {
-		body = protowire.SizeTag(fieldBatchBase) + protowire.SizeFixed64()
-	}
-	for i := range items {
-		body += sizeBytesField(fieldBatchHeads, items[i].headSize(base))
-		payloads += len(items[i].Payload)
-	}
-	if payloads > 0 {
-		body += sizeBytesField(fieldBatchPayloads, payloads)
-	}
-	return body, payloads
-}
-
-func (it *BatchItem) headSize(base int64) int {
-	return len(it.Head) + sizeVarintField(fieldHeadDT, it.dt(base)) + sizeVarintField(fieldHeadSkipped, it.Skipped)
-}
-
-func (it *BatchItem) appendHead(dst []byte, base int64) []byte {
-	dst = protowire.AppendTag(dst, fieldBatchHeads, protowire.BytesType)
-	dst = protowire.AppendVarint(dst, uint64(it.headSize(base)))
-	dst = append(dst, it.Head...)
-	dst = appendVarintField(dst, fieldHeadDT, it.dt(base))
-	return appendVarintField(dst, fieldHeadSkipped, it.Skipped)
-}
-
-// dt is the item's time of receipt counted from base, in the encoding of sint64.
-func (it *BatchItem) dt(base int64) uint64 {
-	if it.ReceivedUS == 0 {
-		return 0
-	}
-	return protowire.EncodeZigZag(it.ReceivedUS - base)
 }
 
 // appendVarintField appends a field as proto3 does: not at all when it is zero.
@@ -166,51 +364,4 @@ func sizeVarintField(field protowire.Number, v uint64) int {
 
 func sizeBytesField(field protowire.Number, n int) int {
 	return protowire.SizeTag(field) + protowire.SizeBytes(n)
-}
-
-// Each calls f for every head in order, with the payload of a tick, or nil for a
-// reset (h.GetReset_() is set). Payloads alias b.Payloads and cannot be grown
-// into one another. A batch that contradicts itself is ErrBatch before the
-// first call; otherwise Each returns the first error of f.
-func (b *Batch) Each(f func(h *Head, payload []byte) error) error {
-	if err := b.check(); err != nil {
-		return err
-	}
-	rest := b.GetPayloads()
-	for _, h := range b.GetHeads() {
-		var payload []byte
-		if h.GetReset_() == nil {
-			n := int(h.GetSize())
-			payload, rest = rest[:n:n], rest[n:]
-		}
-		if err := f(h, payload); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// check makes sure that the sizes add up to the payloads. The sum cannot
-// overflow: it would take 2^32 heads.
-func (b *Batch) check() error {
-	var sum uint64
-	for i, h := range b.GetHeads() {
-		switch {
-		case h.GetReset_() != nil && h.GetSize() != 0:
-			return fmt.Errorf("%w: head %d is a reset with a payload of %d bytes", ErrBatch, i, h.GetSize())
-		case h.GetSkipped() > h.GetSeq():
-			return fmt.Errorf("%w: head %d skips %d ticks before sequence number %d", ErrBatch, i, h.GetSkipped(), h.GetSeq())
-		}
-		sum += uint64(h.GetSize())
-	}
-	if got := uint64(len(b.GetPayloads())); sum != got {
-		return fmt.Errorf("%w: heads name %d bytes of payloads, %d came", ErrBatch, sum, got)
-	}
-	return nil
-}
-
-// ReceivedUS is when the gateway received the tick of a head of this batch, in
-// microseconds since the Unix epoch.
-func (b *Batch) ReceivedUS(h *Head) int64 {
-	return int64(b.GetBaseUs()) + h.GetDt()
 }

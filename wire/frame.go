@@ -59,7 +59,7 @@ func appendMessage(dst []byte, m proto.Message) ([]byte, error) {
 }
 
 // ParseServerFrame reads the plaintext of a record from the gateway. It is
-// strict: no compression (see ParseBatchBody), exactly one message, one that this version knows.
+// strict: no compression (see ParsePacked), exactly one message, one that this version knows.
 // Unknown fields inside it are ignored. The frame owns its memory.
 func ParseServerFrame(plaintext []byte) (*ServerFrame, error) {
 	f := new(ServerFrame)
@@ -90,18 +90,22 @@ func parseFrame(plaintext []byte, f proto.Message) error {
 	return parseBody(body, f)
 }
 
-// ParseBatchBody reads a body that was compressed, once it is decompressed. It
-// is as strict as ParseServerFrame and takes nothing but a Batch. The Batch
-// owns its memory.
-func ParseBatchBody(body []byte) (*ServerFrame, error) {
+// ParsePacked reads the plaintext of a record from the gateway whose payloads stand
+// under a codec. It is as strict as ParseServerFrame and takes nothing but a Batch,
+// whose payloads the caller decompresses. The Batch owns its memory.
+func ParsePacked(plaintext []byte) (Codec, *ServerFrame, error) {
+	id, body, err := ParsePlain(plaintext)
+	if err != nil {
+		return id, nil, err
+	}
 	f := new(ServerFrame)
 	if err := parseBody(body, f); err != nil {
-		return nil, err
+		return id, nil, err
 	}
 	if f.GetBatch() == nil {
-		return nil, fmt.Errorf("%w: a compressed message that is no Batch", ErrFrame)
+		return id, nil, fmt.Errorf("%w: a compressed message that is no Batch", ErrFrame)
 	}
-	return f, nil
+	return id, f, nil
 }
 
 func parseBody(body []byte, f proto.Message) error {

@@ -143,7 +143,7 @@ func (x Notice_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Notice_Kind.Descriptor instead.
 func (Notice_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_wire_sealcast_proto_rawDescGZIP(), []int{23, 0}
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{22, 0}
 }
 
 // ClientFrame is the body of a record from a client in the push role.
@@ -701,12 +701,12 @@ type ServerFrame struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Message:
 	//
+	//	*ServerFrame_Batch
 	//	*ServerFrame_Connected
 	//	*ServerFrame_Subscribed
 	//	*ServerFrame_Unsubscribed
 	//	*ServerFrame_Topics
 	//	*ServerFrame_Snapshot
-	//	*ServerFrame_Batch
 	//	*ServerFrame_Gap
 	//	*ServerFrame_Notice
 	//	*ServerFrame_Heartbeat
@@ -758,6 +758,15 @@ func (x *ServerFrame) GetMessage() isServerFrame_Message {
 	return nil
 }
 
+func (x *ServerFrame) GetBatch() *Batch {
+	if x != nil {
+		if x, ok := x.Message.(*ServerFrame_Batch); ok {
+			return x.Batch
+		}
+	}
+	return nil
+}
+
 func (x *ServerFrame) GetConnected() *Connected {
 	if x != nil {
 		if x, ok := x.Message.(*ServerFrame_Connected); ok {
@@ -798,15 +807,6 @@ func (x *ServerFrame) GetSnapshot() *Snapshot {
 	if x != nil {
 		if x, ok := x.Message.(*ServerFrame_Snapshot); ok {
 			return x.Snapshot
-		}
-	}
-	return nil
-}
-
-func (x *ServerFrame) GetBatch() *Batch {
-	if x != nil {
-		if x, ok := x.Message.(*ServerFrame_Batch); ok {
-			return x.Batch
 		}
 	}
 	return nil
@@ -897,6 +897,10 @@ type isServerFrame_Message interface {
 	isServerFrame_Message()
 }
 
+type ServerFrame_Batch struct {
+	Batch *Batch `protobuf:"bytes,15,opt,name=batch,proto3,oneof"` // the most frequent one, with a tag of one byte
+}
+
 type ServerFrame_Connected struct {
 	Connected *Connected `protobuf:"bytes,16,opt,name=connected,proto3,oneof"`
 }
@@ -915,10 +919,6 @@ type ServerFrame_Topics struct {
 
 type ServerFrame_Snapshot struct {
 	Snapshot *Snapshot `protobuf:"bytes,20,opt,name=snapshot,proto3,oneof"`
-}
-
-type ServerFrame_Batch struct {
-	Batch *Batch `protobuf:"bytes,21,opt,name=batch,proto3,oneof"`
 }
 
 type ServerFrame_Gap struct {
@@ -957,6 +957,8 @@ type ServerFrame_Refreshed struct {
 	Refreshed *Refreshed `protobuf:"bytes,30,opt,name=refreshed,proto3,oneof"`
 }
 
+func (*ServerFrame_Batch) isServerFrame_Message() {}
+
 func (*ServerFrame_Connected) isServerFrame_Message() {}
 
 func (*ServerFrame_Subscribed) isServerFrame_Message() {}
@@ -966,8 +968,6 @@ func (*ServerFrame_Unsubscribed) isServerFrame_Message() {}
 func (*ServerFrame_Topics) isServerFrame_Message() {}
 
 func (*ServerFrame_Snapshot) isServerFrame_Message() {}
-
-func (*ServerFrame_Batch) isServerFrame_Message() {}
 
 func (*ServerFrame_Gap) isServerFrame_Message() {}
 
@@ -1003,6 +1003,7 @@ type Connected struct {
 	ExpiresAtS          uint64                 `protobuf:"varint,11,opt,name=expires_at_s,json=expiresAtS,proto3" json:"expires_at_s,omitempty"`                // when the token expires, Unix seconds; the session ends then unless Refresh comes before. 0: never
 	Dictionary          []byte                 `protobuf:"bytes,12,opt,name=dictionary,proto3" json:"dictionary,omitempty"`                                     // with codec 3: a Zstandard dictionary in its own format, which holds its id
 	Groups              bool                   `protobuf:"varint,13,opt,name=groups,proto3" json:"groups,omitempty"`                                            // this session's batches may be sealed once for a group of sessions
+	ClockUs             uint64                 `protobuf:"varint,14,opt,name=clock_us,json=clockUs,proto3" json:"clock_us,omitempty"`                           // what times in batches count from, microseconds since the Unix epoch
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
 }
@@ -1126,6 +1127,13 @@ func (x *Connected) GetGroups() bool {
 		return x.Groups
 	}
 	return false
+}
+
+func (x *Connected) GetClockUs() uint64 {
+	if x != nil {
+		return x.ClockUs
+	}
+	return 0
 }
 
 // Limits are what the gateway takes from this session.
@@ -1555,13 +1563,21 @@ func (x *Value) GetStale() bool {
 }
 
 // Batch carries ticks and resets in the order in which the gateway received them.
-// The heads stand before the payloads because two columns compress better than alternating fields.
+// What belongs to a tick stands in columns, one value after the other, and the payloads of a topic stand
+// together: that compresses best. n is the number of ticks: that of sizes and one more, or 0 without topics.
 type Batch struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	BaseUs        uint64                 `protobuf:"fixed64,1,opt,name=base_us,json=baseUs,proto3" json:"base_us,omitempty"` // time of receipt, microseconds since the Unix epoch, to which dt is added
-	Heads         []*Head                `protobuf:"bytes,2,rep,name=heads,proto3" json:"heads,omitempty"`
-	Payloads      []byte                 `protobuf:"bytes,3,opt,name=payloads,proto3" json:"payloads,omitempty"` // the ticks' payloads, joined in the order of their heads
-	Cursor        []byte                 `protobuf:"bytes,4,opt,name=cursor,proto3" json:"cursor,omitempty"`     // with a source of streams: where to go on after this batch; opaque
+	BaseUs        int64                  `protobuf:"zigzag64,1,opt,name=base_us,json=baseUs,proto3" json:"base_us,omitempty"` // time of receipt of the first tick, microseconds since clock_us of Connected
+	Topics        []uint32               `protobuf:"varint,2,rep,packed,name=topics,proto3" json:"topics,omitempty"`          // numbers of the topics that have ticks here, in the order of their first ones
+	Firsts        []uint64               `protobuf:"varint,3,rep,packed,name=firsts,proto3" json:"firsts,omitempty"`          // of each of topics: the first sequence number that its first tick here covers
+	Order         []uint32               `protobuf:"varint,4,rep,packed,name=order,proto3" json:"order,omitempty"`            // of each tick: which of topics it is of; empty: 0, 1, 2 and so on, then the last for all others
+	Sizes         []uint32               `protobuf:"varint,5,rep,packed,name=sizes,proto3" json:"sizes,omitempty"`            // bytes of each tick's payload, but not of the last one's
+	Deltas        []int64                `protobuf:"zigzag64,6,rep,packed,name=deltas,proto3" json:"deltas,omitempty"`        // of each tick but the first: microseconds since the receipt of the tick before; empty: 0
+	Skipped       []uint64               `protobuf:"varint,7,rep,packed,name=skipped,proto3" json:"skipped,omitempty"`        // of each tick: so many earlier ones are merged into it; empty: 0
+	Steps         []int64                `protobuf:"zigzag64,8,rep,packed,name=steps,proto3" json:"steps,omitempty"`          // of each tick: so far behind its topic's tick before it begins; empty: 0
+	Resets        []*Reset               `protobuf:"bytes,9,rep,name=resets,proto3" json:"resets,omitempty"`                  // in their order
+	Payloads      []byte                 `protobuf:"bytes,10,opt,name=payloads,proto3" json:"payloads,omitempty"`             // of the first of topics in the order of its ticks, then of the second, and so on
+	Cursor        []byte                 `protobuf:"bytes,11,opt,name=cursor,proto3" json:"cursor,omitempty"`                 // with a source of streams: where to go on after this batch; opaque
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1596,16 +1612,65 @@ func (*Batch) Descriptor() ([]byte, []int) {
 	return file_wire_sealcast_proto_rawDescGZIP(), []int{17}
 }
 
-func (x *Batch) GetBaseUs() uint64 {
+func (x *Batch) GetBaseUs() int64 {
 	if x != nil {
 		return x.BaseUs
 	}
 	return 0
 }
 
-func (x *Batch) GetHeads() []*Head {
+func (x *Batch) GetTopics() []uint32 {
 	if x != nil {
-		return x.Heads
+		return x.Topics
+	}
+	return nil
+}
+
+func (x *Batch) GetFirsts() []uint64 {
+	if x != nil {
+		return x.Firsts
+	}
+	return nil
+}
+
+func (x *Batch) GetOrder() []uint32 {
+	if x != nil {
+		return x.Order
+	}
+	return nil
+}
+
+func (x *Batch) GetSizes() []uint32 {
+	if x != nil {
+		return x.Sizes
+	}
+	return nil
+}
+
+func (x *Batch) GetDeltas() []int64 {
+	if x != nil {
+		return x.Deltas
+	}
+	return nil
+}
+
+func (x *Batch) GetSkipped() []uint64 {
+	if x != nil {
+		return x.Skipped
+	}
+	return nil
+}
+
+func (x *Batch) GetSteps() []int64 {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
+func (x *Batch) GetResets() []*Reset {
+	if x != nil {
+		return x.Resets
 	}
 	return nil
 }
@@ -1624,103 +1689,21 @@ func (x *Batch) GetCursor() []byte {
 	return nil
 }
 
-// Head describes one tick, or one reset of a topic's sequence.
-type Head struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Topic         uint32                 `protobuf:"varint,1,opt,name=topic,proto3" json:"topic,omitempty"`
-	Seq           uint64                 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
-	Size          uint32                 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`       // bytes of this tick's payload
-	Dt            int64                  `protobuf:"zigzag64,4,opt,name=dt,proto3" json:"dt,omitempty"`         // microseconds between base_us and the gateway's receipt of the tick
-	Skipped       uint64                 `protobuf:"varint,5,opt,name=skipped,proto3" json:"skipped,omitempty"` // earlier ticks merged into this one: it covers [seq - skipped, seq]
-	Reset_        *Reset                 `protobuf:"bytes,6,opt,name=reset,proto3" json:"reset,omitempty"`      // set: this is no tick, the topic goes on under a new epoch
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Head) Reset() {
-	*x = Head{}
-	mi := &file_wire_sealcast_proto_msgTypes[18]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Head) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Head) ProtoMessage() {}
-
-func (x *Head) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_sealcast_proto_msgTypes[18]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Head.ProtoReflect.Descriptor instead.
-func (*Head) Descriptor() ([]byte, []int) {
-	return file_wire_sealcast_proto_rawDescGZIP(), []int{18}
-}
-
-func (x *Head) GetTopic() uint32 {
-	if x != nil {
-		return x.Topic
-	}
-	return 0
-}
-
-func (x *Head) GetSeq() uint64 {
-	if x != nil {
-		return x.Seq
-	}
-	return 0
-}
-
-func (x *Head) GetSize() uint32 {
-	if x != nil {
-		return x.Size
-	}
-	return 0
-}
-
-func (x *Head) GetDt() int64 {
-	if x != nil {
-		return x.Dt
-	}
-	return 0
-}
-
-func (x *Head) GetSkipped() uint64 {
-	if x != nil {
-		return x.Skipped
-	}
-	return 0
-}
-
-func (x *Head) GetReset_() *Reset {
-	if x != nil {
-		return x.Reset_
-	}
-	return nil
-}
-
+// Reset says that a topic goes on under a new epoch.
 type Reset struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Epoch         uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	NextSeq       uint64                 `protobuf:"varint,2,opt,name=next_seq,json=nextSeq,proto3" json:"next_seq,omitempty"`
 	Cause         Cause                  `protobuf:"varint,3,opt,name=cause,proto3,enum=sealcast.v1.Cause" json:"cause,omitempty"`
+	Topic         uint32                 `protobuf:"varint,4,opt,name=topic,proto3" json:"topic,omitempty"`
+	At            uint32                 `protobuf:"varint,5,opt,name=at,proto3" json:"at,omitempty"` // so many ticks of the batch come before it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Reset) Reset() {
 	*x = Reset{}
-	mi := &file_wire_sealcast_proto_msgTypes[19]
+	mi := &file_wire_sealcast_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1732,7 +1715,7 @@ func (x *Reset) String() string {
 func (*Reset) ProtoMessage() {}
 
 func (x *Reset) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_sealcast_proto_msgTypes[19]
+	mi := &file_wire_sealcast_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1745,7 +1728,7 @@ func (x *Reset) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reset.ProtoReflect.Descriptor instead.
 func (*Reset) Descriptor() ([]byte, []int) {
-	return file_wire_sealcast_proto_rawDescGZIP(), []int{19}
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Reset) GetEpoch() uint64 {
@@ -1769,6 +1752,20 @@ func (x *Reset) GetCause() Cause {
 	return Cause_CAUSE_UNSPECIFIED
 }
 
+func (x *Reset) GetTopic() uint32 {
+	if x != nil {
+		return x.Topic
+	}
+	return 0
+}
+
+func (x *Reset) GetAt() uint32 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
 // Heartbeat comes at least every interval, whatever else is sent.
 type Heartbeat struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1781,7 +1778,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_wire_sealcast_proto_msgTypes[20]
+	mi := &file_wire_sealcast_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1793,7 +1790,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_sealcast_proto_msgTypes[20]
+	mi := &file_wire_sealcast_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1806,7 +1803,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_wire_sealcast_proto_rawDescGZIP(), []int{20}
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Heartbeat) GetTimeUs() uint64 {
@@ -1841,7 +1838,7 @@ type TopicHead struct {
 
 func (x *TopicHead) Reset() {
 	*x = TopicHead{}
-	mi := &file_wire_sealcast_proto_msgTypes[21]
+	mi := &file_wire_sealcast_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1853,7 +1850,7 @@ func (x *TopicHead) String() string {
 func (*TopicHead) ProtoMessage() {}
 
 func (x *TopicHead) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_sealcast_proto_msgTypes[21]
+	mi := &file_wire_sealcast_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1866,7 +1863,7 @@ func (x *TopicHead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopicHead.ProtoReflect.Descriptor instead.
 func (*TopicHead) Descriptor() ([]byte, []int) {
-	return file_wire_sealcast_proto_rawDescGZIP(), []int{21}
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *TopicHead) GetTopic() uint32 {
@@ -1897,7 +1894,7 @@ type Gap struct {
 
 func (x *Gap) Reset() {
 	*x = Gap{}
-	mi := &file_wire_sealcast_proto_msgTypes[22]
+	mi := &file_wire_sealcast_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1909,7 +1906,7 @@ func (x *Gap) String() string {
 func (*Gap) ProtoMessage() {}
 
 func (x *Gap) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_sealcast_proto_msgTypes[22]
+	mi := &file_wire_sealcast_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1922,7 +1919,7 @@ func (x *Gap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gap.ProtoReflect.Descriptor instead.
 func (*Gap) Descriptor() ([]byte, []int) {
-	return file_wire_sealcast_proto_rawDescGZIP(), []int{22}
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Gap) GetTopic() uint32 {
@@ -1975,7 +1972,7 @@ type Notice struct {
 
 func (x *Notice) Reset() {
 	*x = Notice{}
-	mi := &file_wire_sealcast_proto_msgTypes[23]
+	mi := &file_wire_sealcast_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1987,7 +1984,7 @@ func (x *Notice) String() string {
 func (*Notice) ProtoMessage() {}
 
 func (x *Notice) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_sealcast_proto_msgTypes[23]
+	mi := &file_wire_sealcast_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2000,7 +1997,7 @@ func (x *Notice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Notice.ProtoReflect.Descriptor instead.
 func (*Notice) Descriptor() ([]byte, []int) {
-	return file_wire_sealcast_proto_rawDescGZIP(), []int{23}
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Notice) GetKind() Notice_Kind {
@@ -2059,7 +2056,7 @@ type GroupKey struct {
 
 func (x *GroupKey) Reset() {
 	*x = GroupKey{}
-	mi := &file_wire_sealcast_proto_msgTypes[24]
+	mi := &file_wire_sealcast_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2071,7 +2068,7 @@ func (x *GroupKey) String() string {
 func (*GroupKey) ProtoMessage() {}
 
 func (x *GroupKey) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_sealcast_proto_msgTypes[24]
+	mi := &file_wire_sealcast_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2084,7 +2081,7 @@ func (x *GroupKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupKey.ProtoReflect.Descriptor instead.
 func (*GroupKey) Descriptor() ([]byte, []int) {
-	return file_wire_sealcast_proto_rawDescGZIP(), []int{24}
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GroupKey) GetId() uint32 {
@@ -2135,7 +2132,7 @@ type GroupMark struct {
 
 func (x *GroupMark) Reset() {
 	*x = GroupMark{}
-	mi := &file_wire_sealcast_proto_msgTypes[25]
+	mi := &file_wire_sealcast_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2147,7 +2144,7 @@ func (x *GroupMark) String() string {
 func (*GroupMark) ProtoMessage() {}
 
 func (x *GroupMark) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_sealcast_proto_msgTypes[25]
+	mi := &file_wire_sealcast_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2160,7 +2157,7 @@ func (x *GroupMark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupMark.ProtoReflect.Descriptor instead.
 func (*GroupMark) Descriptor() ([]byte, []int) {
-	return file_wire_sealcast_proto_rawDescGZIP(), []int{25}
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GroupMark) GetId() uint32 {
@@ -2194,7 +2191,7 @@ type GroupLeave struct {
 
 func (x *GroupLeave) Reset() {
 	*x = GroupLeave{}
-	mi := &file_wire_sealcast_proto_msgTypes[26]
+	mi := &file_wire_sealcast_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2206,7 +2203,7 @@ func (x *GroupLeave) String() string {
 func (*GroupLeave) ProtoMessage() {}
 
 func (x *GroupLeave) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_sealcast_proto_msgTypes[26]
+	mi := &file_wire_sealcast_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2219,7 +2216,7 @@ func (x *GroupLeave) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupLeave.ProtoReflect.Descriptor instead.
 func (*GroupLeave) Descriptor() ([]byte, []int) {
-	return file_wire_sealcast_proto_rawDescGZIP(), []int{26}
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GroupLeave) GetId() uint32 {
@@ -2240,7 +2237,7 @@ type Refreshed struct {
 
 func (x *Refreshed) Reset() {
 	*x = Refreshed{}
-	mi := &file_wire_sealcast_proto_msgTypes[27]
+	mi := &file_wire_sealcast_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2252,7 +2249,7 @@ func (x *Refreshed) String() string {
 func (*Refreshed) ProtoMessage() {}
 
 func (x *Refreshed) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_sealcast_proto_msgTypes[27]
+	mi := &file_wire_sealcast_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2265,7 +2262,7 @@ func (x *Refreshed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refreshed.ProtoReflect.Descriptor instead.
 func (*Refreshed) Descriptor() ([]byte, []int) {
-	return file_wire_sealcast_proto_rawDescGZIP(), []int{27}
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Refreshed) GetId() uint32 {
@@ -2295,7 +2292,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_wire_sealcast_proto_msgTypes[28]
+	mi := &file_wire_sealcast_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2307,7 +2304,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_sealcast_proto_msgTypes[28]
+	mi := &file_wire_sealcast_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2320,7 +2317,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_wire_sealcast_proto_rawDescGZIP(), []int{28}
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Error) GetId() uint32 {
@@ -2360,7 +2357,7 @@ type Pong struct {
 
 func (x *Pong) Reset() {
 	*x = Pong{}
-	mi := &file_wire_sealcast_proto_msgTypes[29]
+	mi := &file_wire_sealcast_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2372,7 +2369,7 @@ func (x *Pong) String() string {
 func (*Pong) ProtoMessage() {}
 
 func (x *Pong) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_sealcast_proto_msgTypes[29]
+	mi := &file_wire_sealcast_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2385,7 +2382,7 @@ func (x *Pong) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pong.ProtoReflect.Descriptor instead.
 func (*Pong) Descriptor() ([]byte, []int) {
-	return file_wire_sealcast_proto_rawDescGZIP(), []int{29}
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Pong) GetId() uint64 {
@@ -2407,7 +2404,7 @@ type Goodbye struct {
 
 func (x *Goodbye) Reset() {
 	*x = Goodbye{}
-	mi := &file_wire_sealcast_proto_msgTypes[30]
+	mi := &file_wire_sealcast_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2419,7 +2416,7 @@ func (x *Goodbye) String() string {
 func (*Goodbye) ProtoMessage() {}
 
 func (x *Goodbye) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_sealcast_proto_msgTypes[30]
+	mi := &file_wire_sealcast_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2432,7 +2429,7 @@ func (x *Goodbye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
 func (*Goodbye) Descriptor() ([]byte, []int) {
-	return file_wire_sealcast_proto_rawDescGZIP(), []int{30}
+	return file_wire_sealcast_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Goodbye) GetCode() uint32 {
@@ -2497,15 +2494,15 @@ const file_wire_sealcast_proto_rawDesc = "" +
 	"\x05token\x18\x02 \x01(\tR\x05token\"\x16\n" +
 	"\x04Ping\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\"\xa1\x06\n" +
-	"\vServerFrame\x126\n" +
+	"\vServerFrame\x12*\n" +
+	"\x05batch\x18\x0f \x01(\v2\x12.sealcast.v1.BatchH\x00R\x05batch\x126\n" +
 	"\tconnected\x18\x10 \x01(\v2\x16.sealcast.v1.ConnectedH\x00R\tconnected\x129\n" +
 	"\n" +
 	"subscribed\x18\x11 \x01(\v2\x17.sealcast.v1.SubscribedH\x00R\n" +
 	"subscribed\x12?\n" +
 	"\funsubscribed\x18\x12 \x01(\v2\x19.sealcast.v1.UnsubscribedH\x00R\funsubscribed\x12-\n" +
 	"\x06topics\x18\x13 \x01(\v2\x13.sealcast.v1.TopicsH\x00R\x06topics\x123\n" +
-	"\bsnapshot\x18\x14 \x01(\v2\x15.sealcast.v1.SnapshotH\x00R\bsnapshot\x12*\n" +
-	"\x05batch\x18\x15 \x01(\v2\x12.sealcast.v1.BatchH\x00R\x05batch\x12$\n" +
+	"\bsnapshot\x18\x14 \x01(\v2\x15.sealcast.v1.SnapshotH\x00R\bsnapshot\x12$\n" +
 	"\x03gap\x18\x16 \x01(\v2\x10.sealcast.v1.GapH\x00R\x03gap\x12-\n" +
 	"\x06notice\x18\x17 \x01(\v2\x13.sealcast.v1.NoticeH\x00R\x06notice\x126\n" +
 	"\theartbeat\x18\x18 \x01(\v2\x16.sealcast.v1.HeartbeatH\x00R\theartbeat\x124\n" +
@@ -2517,7 +2514,7 @@ const file_wire_sealcast_proto_rawDesc = "" +
 	"\x05error\x18\x1c \x01(\v2\x12.sealcast.v1.ErrorH\x00R\x05error\x12'\n" +
 	"\x04pong\x18\x1d \x01(\v2\x11.sealcast.v1.PongH\x00R\x04pong\x126\n" +
 	"\trefreshed\x18\x1e \x01(\v2\x16.sealcast.v1.RefreshedH\x00R\trefreshedB\t\n" +
-	"\amessage\"\xbd\x03\n" +
+	"\amessage\"\xd8\x03\n" +
 	"\tConnected\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x14\n" +
@@ -2535,7 +2532,8 @@ const file_wire_sealcast_proto_rawDesc = "" +
 	"\n" +
 	"dictionary\x18\f \x01(\fR\n" +
 	"dictionary\x12\x16\n" +
-	"\x06groups\x18\r \x01(\bR\x06groups\"\x83\x01\n" +
+	"\x06groups\x18\r \x01(\bR\x06groups\x12\x19\n" +
+	"\bclock_us\x18\x0e \x01(\x04R\aclockUs\"\x83\x01\n" +
 	"\x06Limits\x12#\n" +
 	"\rmessage_bytes\x18\x01 \x01(\rR\fmessageBytes\x12$\n" +
 	"\rsubscriptions\x18\x02 \x01(\rR\rsubscriptions\x12.\n" +
@@ -2565,23 +2563,26 @@ const file_wire_sealcast_proto_rawDesc = "" +
 	"\x03seq\x18\x03 \x01(\x04R\x03seq\x12\x17\n" +
 	"\atime_us\x18\x04 \x01(\x06R\x06timeUs\x12\x18\n" +
 	"\apayload\x18\x05 \x01(\fR\apayload\x12\x14\n" +
-	"\x05stale\x18\x06 \x01(\bR\x05stale\"}\n" +
+	"\x05stale\x18\x06 \x01(\bR\x05stale\"\xa4\x02\n" +
 	"\x05Batch\x12\x17\n" +
-	"\abase_us\x18\x01 \x01(\x06R\x06baseUs\x12'\n" +
-	"\x05heads\x18\x02 \x03(\v2\x11.sealcast.v1.HeadR\x05heads\x12\x1a\n" +
-	"\bpayloads\x18\x03 \x01(\fR\bpayloads\x12\x16\n" +
-	"\x06cursor\x18\x04 \x01(\fR\x06cursor\"\x96\x01\n" +
-	"\x04Head\x12\x14\n" +
-	"\x05topic\x18\x01 \x01(\rR\x05topic\x12\x10\n" +
-	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x12\n" +
-	"\x04size\x18\x03 \x01(\rR\x04size\x12\x0e\n" +
-	"\x02dt\x18\x04 \x01(\x12R\x02dt\x12\x18\n" +
-	"\askipped\x18\x05 \x01(\x04R\askipped\x12(\n" +
-	"\x05reset\x18\x06 \x01(\v2\x12.sealcast.v1.ResetR\x05reset\"b\n" +
+	"\abase_us\x18\x01 \x01(\x12R\x06baseUs\x12\x16\n" +
+	"\x06topics\x18\x02 \x03(\rR\x06topics\x12\x16\n" +
+	"\x06firsts\x18\x03 \x03(\x04R\x06firsts\x12\x14\n" +
+	"\x05order\x18\x04 \x03(\rR\x05order\x12\x14\n" +
+	"\x05sizes\x18\x05 \x03(\rR\x05sizes\x12\x16\n" +
+	"\x06deltas\x18\x06 \x03(\x12R\x06deltas\x12\x18\n" +
+	"\askipped\x18\a \x03(\x04R\askipped\x12\x14\n" +
+	"\x05steps\x18\b \x03(\x12R\x05steps\x12*\n" +
+	"\x06resets\x18\t \x03(\v2\x12.sealcast.v1.ResetR\x06resets\x12\x1a\n" +
+	"\bpayloads\x18\n" +
+	" \x01(\fR\bpayloads\x12\x16\n" +
+	"\x06cursor\x18\v \x01(\fR\x06cursor\"\x88\x01\n" +
 	"\x05Reset\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x19\n" +
 	"\bnext_seq\x18\x02 \x01(\x04R\anextSeq\x12(\n" +
-	"\x05cause\x18\x03 \x01(\x0e2\x12.sealcast.v1.CauseR\x05cause\"j\n" +
+	"\x05cause\x18\x03 \x01(\x0e2\x12.sealcast.v1.CauseR\x05cause\x12\x14\n" +
+	"\x05topic\x18\x04 \x01(\rR\x05topic\x12\x0e\n" +
+	"\x02at\x18\x05 \x01(\rR\x02at\"j\n" +
 	"\tHeartbeat\x12\x17\n" +
 	"\atime_us\x18\x01 \x01(\x04R\x06timeUs\x12,\n" +
 	"\x05heads\x18\x02 \x03(\v2\x16.sealcast.v1.TopicHeadR\x05heads\x12\x16\n" +
@@ -2660,7 +2661,7 @@ func file_wire_sealcast_proto_rawDescGZIP() []byte {
 }
 
 var file_wire_sealcast_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_wire_sealcast_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_wire_sealcast_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_wire_sealcast_proto_goTypes = []any{
 	(Cause)(0),           // 0: sealcast.v1.Cause
 	(Notice_Kind)(0),     // 1: sealcast.v1.Notice.Kind
@@ -2682,19 +2683,18 @@ var file_wire_sealcast_proto_goTypes = []any{
 	(*Snapshot)(nil),     // 17: sealcast.v1.Snapshot
 	(*Value)(nil),        // 18: sealcast.v1.Value
 	(*Batch)(nil),        // 19: sealcast.v1.Batch
-	(*Head)(nil),         // 20: sealcast.v1.Head
-	(*Reset)(nil),        // 21: sealcast.v1.Reset
-	(*Heartbeat)(nil),    // 22: sealcast.v1.Heartbeat
-	(*TopicHead)(nil),    // 23: sealcast.v1.TopicHead
-	(*Gap)(nil),          // 24: sealcast.v1.Gap
-	(*Notice)(nil),       // 25: sealcast.v1.Notice
-	(*GroupKey)(nil),     // 26: sealcast.v1.GroupKey
-	(*GroupMark)(nil),    // 27: sealcast.v1.GroupMark
-	(*GroupLeave)(nil),   // 28: sealcast.v1.GroupLeave
-	(*Refreshed)(nil),    // 29: sealcast.v1.Refreshed
-	(*Error)(nil),        // 30: sealcast.v1.Error
-	(*Pong)(nil),         // 31: sealcast.v1.Pong
-	(*Goodbye)(nil),      // 32: sealcast.v1.Goodbye
+	(*Reset)(nil),        // 20: sealcast.v1.Reset
+	(*Heartbeat)(nil),    // 21: sealcast.v1.Heartbeat
+	(*TopicHead)(nil),    // 22: sealcast.v1.TopicHead
+	(*Gap)(nil),          // 23: sealcast.v1.Gap
+	(*Notice)(nil),       // 24: sealcast.v1.Notice
+	(*GroupKey)(nil),     // 25: sealcast.v1.GroupKey
+	(*GroupMark)(nil),    // 26: sealcast.v1.GroupMark
+	(*GroupLeave)(nil),   // 27: sealcast.v1.GroupLeave
+	(*Refreshed)(nil),    // 28: sealcast.v1.Refreshed
+	(*Error)(nil),        // 29: sealcast.v1.Error
+	(*Pong)(nil),         // 30: sealcast.v1.Pong
+	(*Goodbye)(nil),      // 31: sealcast.v1.Goodbye
 }
 var file_wire_sealcast_proto_depIdxs = []int32{
 	3,  // 0: sealcast.v1.ClientFrame.connect:type_name -> sealcast.v1.Connect
@@ -2704,36 +2704,35 @@ var file_wire_sealcast_proto_depIdxs = []int32{
 	9,  // 4: sealcast.v1.ClientFrame.ping:type_name -> sealcast.v1.Ping
 	6,  // 5: sealcast.v1.Subscribe.subscriptions:type_name -> sealcast.v1.Subscription
 	5,  // 6: sealcast.v1.Subscribe.since:type_name -> sealcast.v1.Position
-	11, // 7: sealcast.v1.ServerFrame.connected:type_name -> sealcast.v1.Connected
-	13, // 8: sealcast.v1.ServerFrame.subscribed:type_name -> sealcast.v1.Subscribed
-	14, // 9: sealcast.v1.ServerFrame.unsubscribed:type_name -> sealcast.v1.Unsubscribed
-	15, // 10: sealcast.v1.ServerFrame.topics:type_name -> sealcast.v1.Topics
-	17, // 11: sealcast.v1.ServerFrame.snapshot:type_name -> sealcast.v1.Snapshot
-	19, // 12: sealcast.v1.ServerFrame.batch:type_name -> sealcast.v1.Batch
-	24, // 13: sealcast.v1.ServerFrame.gap:type_name -> sealcast.v1.Gap
-	25, // 14: sealcast.v1.ServerFrame.notice:type_name -> sealcast.v1.Notice
-	22, // 15: sealcast.v1.ServerFrame.heartbeat:type_name -> sealcast.v1.Heartbeat
-	26, // 16: sealcast.v1.ServerFrame.group_key:type_name -> sealcast.v1.GroupKey
-	27, // 17: sealcast.v1.ServerFrame.group_mark:type_name -> sealcast.v1.GroupMark
-	28, // 18: sealcast.v1.ServerFrame.group_leave:type_name -> sealcast.v1.GroupLeave
-	30, // 19: sealcast.v1.ServerFrame.error:type_name -> sealcast.v1.Error
-	31, // 20: sealcast.v1.ServerFrame.pong:type_name -> sealcast.v1.Pong
-	29, // 21: sealcast.v1.ServerFrame.refreshed:type_name -> sealcast.v1.Refreshed
+	19, // 7: sealcast.v1.ServerFrame.batch:type_name -> sealcast.v1.Batch
+	11, // 8: sealcast.v1.ServerFrame.connected:type_name -> sealcast.v1.Connected
+	13, // 9: sealcast.v1.ServerFrame.subscribed:type_name -> sealcast.v1.Subscribed
+	14, // 10: sealcast.v1.ServerFrame.unsubscribed:type_name -> sealcast.v1.Unsubscribed
+	15, // 11: sealcast.v1.ServerFrame.topics:type_name -> sealcast.v1.Topics
+	17, // 12: sealcast.v1.ServerFrame.snapshot:type_name -> sealcast.v1.Snapshot
+	23, // 13: sealcast.v1.ServerFrame.gap:type_name -> sealcast.v1.Gap
+	24, // 14: sealcast.v1.ServerFrame.notice:type_name -> sealcast.v1.Notice
+	21, // 15: sealcast.v1.ServerFrame.heartbeat:type_name -> sealcast.v1.Heartbeat
+	25, // 16: sealcast.v1.ServerFrame.group_key:type_name -> sealcast.v1.GroupKey
+	26, // 17: sealcast.v1.ServerFrame.group_mark:type_name -> sealcast.v1.GroupMark
+	27, // 18: sealcast.v1.ServerFrame.group_leave:type_name -> sealcast.v1.GroupLeave
+	29, // 19: sealcast.v1.ServerFrame.error:type_name -> sealcast.v1.Error
+	30, // 20: sealcast.v1.ServerFrame.pong:type_name -> sealcast.v1.Pong
+	28, // 21: sealcast.v1.ServerFrame.refreshed:type_name -> sealcast.v1.Refreshed
 	12, // 22: sealcast.v1.Connected.limits:type_name -> sealcast.v1.Limits
 	16, // 23: sealcast.v1.Subscribed.topics:type_name -> sealcast.v1.TopicState
 	16, // 24: sealcast.v1.Topics.topics:type_name -> sealcast.v1.TopicState
 	18, // 25: sealcast.v1.Snapshot.values:type_name -> sealcast.v1.Value
-	20, // 26: sealcast.v1.Batch.heads:type_name -> sealcast.v1.Head
-	21, // 27: sealcast.v1.Head.reset:type_name -> sealcast.v1.Reset
-	0,  // 28: sealcast.v1.Reset.cause:type_name -> sealcast.v1.Cause
-	23, // 29: sealcast.v1.Heartbeat.heads:type_name -> sealcast.v1.TopicHead
-	0,  // 30: sealcast.v1.Gap.cause:type_name -> sealcast.v1.Cause
-	1,  // 31: sealcast.v1.Notice.kind:type_name -> sealcast.v1.Notice.Kind
-	32, // [32:32] is the sub-list for method output_type
-	32, // [32:32] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	20, // 26: sealcast.v1.Batch.resets:type_name -> sealcast.v1.Reset
+	0,  // 27: sealcast.v1.Reset.cause:type_name -> sealcast.v1.Cause
+	22, // 28: sealcast.v1.Heartbeat.heads:type_name -> sealcast.v1.TopicHead
+	0,  // 29: sealcast.v1.Gap.cause:type_name -> sealcast.v1.Cause
+	1,  // 30: sealcast.v1.Notice.kind:type_name -> sealcast.v1.Notice.Kind
+	31, // [31:31] is the sub-list for method output_type
+	31, // [31:31] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_wire_sealcast_proto_init() }
@@ -2749,12 +2748,12 @@ func file_wire_sealcast_proto_init() {
 		(*ClientFrame_Ping)(nil),
 	}
 	file_wire_sealcast_proto_msgTypes[8].OneofWrappers = []any{
+		(*ServerFrame_Batch)(nil),
 		(*ServerFrame_Connected)(nil),
 		(*ServerFrame_Subscribed)(nil),
 		(*ServerFrame_Unsubscribed)(nil),
 		(*ServerFrame_Topics)(nil),
 		(*ServerFrame_Snapshot)(nil),
-		(*ServerFrame_Batch)(nil),
 		(*ServerFrame_Gap)(nil),
 		(*ServerFrame_Notice)(nil),
 		(*ServerFrame_Heartbeat)(nil),
@@ -2771,7 +2770,7 @@ func file_wire_sealcast_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_wire_sealcast_proto_rawDesc), len(file_wire_sealcast_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   31,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

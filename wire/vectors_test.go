@@ -107,7 +107,7 @@ func protoJSON(t *testing.T, m proto.Message) json.RawMessage {
 
 func buildVectors(t *testing.T) vectors {
 	v := vectors{Comment: "Plaintexts of records in the push role, docs/protocol.md sections 5 and 6. " +
-		"Unsigned and signed 64-bit numbers are strings. A decoder refuses everything under refused, in both directions."}
+		"Unsigned and signed 64-bit numbers are strings, times of receipt count from clock_us. A decoder refuses everything under refused, in both directions."}
 	for _, c := range clientFrameCases {
 		plaintext, err := AppendClientFrame(nil, c.frame, c.padTo)
 		if err != nil {
@@ -139,8 +139,12 @@ func buildVectors(t *testing.T) vectors {
 
 func buildBatchVector(t *testing.T, name string, entries []entry) batchVector {
 	b := batchVector{Name: name, Items: []itemVector{}, Plaintext: hex.EncodeToString(AppendBatchFrame(nil, items(entries)))}
-	for _, e := range entries {
-		item := itemVector{Topic: e.topic, Seq: e.seq, Payload: hex.EncodeToString(e.payload), ReceivedUS: e.received, Skipped: e.skipped}
+	split, err := new(Splitter).Split(message(entries))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, e := range entries {
+		item := itemVector{Topic: e.topic, Seq: e.seq, Payload: hex.EncodeToString(e.payload), ReceivedUS: split[i].ReceivedUS, Skipped: e.skipped}
 		if e.reset != nil {
 			item.Reset = protoJSON(t, e.reset)
 		}
@@ -234,18 +238,17 @@ func checkBatchVector(t *testing.T, c batchVector) {
 		t.Errorf("%s: %v", c.Name, err)
 		return
 	}
-	b, i := frame.GetBatch(), 0
-	err = b.Each(func(h *Head, payload []byte) error {
-		want := c.Items[i]
-		i++
-		same := h.GetTopic() == want.Topic && h.GetSeq() == want.Seq && h.GetSkipped() == want.Skipped &&
-			hex.EncodeToString(payload) == want.Payload && (h.GetReset_() != nil) == (want.Reset != nil)
-		if !same || want.ReceivedUS != 0 && b.ReceivedUS(h) != want.ReceivedUS {
-			t.Errorf("%s: item %d came as %v with %x", c.Name, i-1, h, payload)
+	entries, err := new(Splitter).Split(frame.GetBatch())
+	if err != nil || len(entries) != len(c.Items) {
+		t.Errorf("%s: %d of %d items, %v", c.Name, len(entries), len(c.Items), err)
+		return
+	}
+	for i, want := range c.Items {
+		e := &entries[i]
+		same := e.Topic == want.Topic && e.Seq == want.Seq && e.Skipped == want.Skipped &&
+			hex.EncodeToString(e.Payload) == want.Payload && (e.Reset != nil) == (want.Reset != nil)
+		if !same || e.ReceivedUS != want.ReceivedUS {
+			t.Errorf("%s: item %d came as %+v", c.Name, i, e)
 		}
-		return nil
-	})
-	if err != nil || i != len(c.Items) {
-		t.Errorf("%s: %d of %d items, %v", c.Name, i, len(c.Items), err)
 	}
 }

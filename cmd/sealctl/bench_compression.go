@@ -29,12 +29,21 @@ type compressed struct {
 	File       string  `json:"file"`
 	Batch      int     `json:"batch"` // ticks in one
 	Codec      string  `json:"codec"`
-	Bytes      int     `json:"bytes"`      // of all batches, uncompressed
-	Compressed int     `json:"compressed"` // of all, as they would be sealed
-	Ratio      float64 `json:"ratio"`
+	Payload    int     `json:"payload"`       // bytes of all payloads
+	Bytes      int     `json:"bytes"`         // of the plaintexts of all batches, uncompressed
+	Compressed int     `json:"compressed"`    // of all, as they would be sealed
+	Ratio      float64 `json:"ratio"`         // payload by compressed
 	PackUS     float64 `json:"compress_us"`   // for one batch, on one core
 	UnpackUS   float64 `json:"decompress_us"` // for one batch that shrank
 }
+
+// plainFrame is a batch as the plaintext of a record.
+type plainFrame struct {
+	bytes []byte
+	head  int // bytes before the payloads
+}
+
+func (p *plainFrame) payloads() []byte { return p.bytes[p.head:] }
 
 func (a *app) benchCompression(ctx context.Context, args []string) error {
 	var b compression
@@ -96,10 +105,12 @@ func (b *compression) measureFile(ctx context.Context, name string) ([]compresse
 		return nil, advice.Failed(fmt.Errorf("%s: %w", name, err), "a few hundred ticks or more that resemble each other are needed")
 	}
 	var results []compressed
+	joiner := wire.Joiner{Clock: recordedAt}
 	for _, n := range b.batches {
-		var plain [][]byte
+		var plain []plainFrame
 		for batch := range slices.Chunk(ticks[half:], n) {
-			plain = append(plain, wire.AppendBatchFrame(nil, batch))
+			frame, head := joiner.AppendFrame(nil, batch)
+			plain = append(plain, plainFrame{frame, head})
 		}
 		for _, id := range []wire.Codec{wire.CodecSnappy, wire.CodecZstd, wire.CodecZstdDict} {
 			if ctx.Err() != nil {
@@ -117,7 +128,7 @@ func (b *compression) measureFile(ctx context.Context, name string) ([]compresse
 }
 
 // measure compresses and decompresses all batches, and repeats that for a while.
-func (b *compression) measure(id wire.Codec, dictionary *codec.Dictionary, plain [][]byte) (compressed, error) {
+func (b *compression) measure(id wire.Codec, dictionary *codec.Dictionary, plain []plainFrame) (compressed, error) {
 	r := compressed{Codec: id.String()}
 	encoder, err := codec.NewEncoder(id, dictionary)
 	if err != nil {
@@ -127,37 +138,41 @@ func (b *compression) measure(id wire.Codec, dictionary *codec.Dictionary, plain
 	if err != nil {
 		return r, err
 	}
-	var packed [][]byte
+	var packed []plainFrame
 	var room []byte
 	for _, p := range plain {
-		out := encoder.Compress(bytes.Clone(p), 0)
-		r.Bytes, r.Compressed = r.Bytes+len(p), r.Compressed+len(out)
+		out := encoder.Compress(bytes.Clone(p.bytes), 0, p.head)
+		r.Payload, r.Bytes, r.Compressed = r.Payload+len(p.payloads()), r.Bytes+len(p.bytes), r.Compressed+len(out)
 		if wire.Codec(out[0]) == wire.CodecNone {
 			continue
 		}
-		packed = append(packed, out)
-		if room, err = decoder.Decode(room, out[wire.PlainHeaderSize:]); err != nil || !bytes.Equal(room, p[wire.PlainHeaderSize:]) {
+		_, f, err := wire.ParsePacked(out)
+		if err != nil {
+			return r, err
+		}
+		packed = append(packed, plainFrame{bytes: f.GetBatch().GetPayloads()})
+		if room, err = decoder.Decode(room, f.GetBatch().GetPayloads()); err != nil || !bytes.Equal(room, p.payloads()) {
 			return r, fmt.Errorf("%v does not bring a batch back: %w", id, err)
 		}
 	}
-	r.Ratio = float64(r.Bytes) / float64(max(r.Compressed, 1))
+	r.Ratio = float64(r.Payload) / float64(max(r.Compressed, 1))
 	arena := make([]byte, 0, 4<<20)
-	r.PackUS = b.micros(plain, func(p []byte) { arena = encoder.Compress(append(arena[:0], p...), 0)[:0] })
-	r.UnpackUS = b.micros(packed, func(p []byte) { room, _ = decoder.Decode(room, p[wire.PlainHeaderSize:]) })
+	r.PackUS = b.micros(plain, func(p *plainFrame) { arena = encoder.Compress(append(arena[:0], p.bytes...), 0, p.head)[:0] })
+	r.UnpackUS = b.micros(packed, func(p *plainFrame) { room, _ = decoder.Decode(room, p.payloads()) })
 	return r, nil
 }
 
 // micros is the mean time of f over all batches, in microseconds. Each run of
 // batches is timed on its own, several times, and the fastest counts, because
 // whatever else the machine does can only slow it down.
-func (b *compression) micros(batches [][]byte, f func([]byte)) float64 {
+func (b *compression) micros(batches []plainFrame, f func(*plainFrame)) float64 {
 	const together = 16
 	fastest := make([]time.Duration, (len(batches)+together-1)/together)
 	for start, round := time.Now(), 0; len(batches) > 0 && (round < 2 || time.Since(start) < b.during); round++ {
 		for i, run := range slices.Collect(slices.Chunk(batches, together)) {
 			begun := time.Now()
-			for _, p := range run {
-				f(p)
+			for k := range run {
+				f(&run[k])
 			}
 			if took := time.Since(begun); round == 0 || took < fastest[i] {
 				fastest[i] = took
@@ -178,9 +193,9 @@ func (a *app) printCompression(results []compressed, format string) error {
 		return outputError(e.Encode(results))
 	}
 	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "feed\tticks a batch\tcodec\tsmaller by\tcompress\tdecompress")
+	fmt.Fprintln(w, "feed\tticks a batch\tcodec\tpayload by frame\tcompress\tdecompress")
 	for _, r := range results {
-		fmt.Fprintf(w, "%s\t%d\t%s\t%.2f times\t%.1f µs\t%.1f µs\n", r.File, r.Batch, r.Codec, r.Ratio, r.PackUS, r.UnpackUS)
+		fmt.Fprintf(w, "%s\t%d\t%s\t%.2f\t%.1f µs\t%.1f µs\n", r.File, r.Batch, r.Codec, r.Ratio, r.PackUS, r.UnpackUS)
 	}
 	return outputError(w.Flush())
 }

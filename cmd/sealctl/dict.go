@@ -84,6 +84,10 @@ func parseDictSize(s string) (int, error) {
 	return n, nil
 }
 
+// recordedAt is when recordings begin, and the gateway's clock with them: any time
+// that is not 0, in microseconds since the Unix epoch.
+const recordedAt = 1_700_000_000_000_000
+
 // readFeed reads a recorded feed as the entries of batches. Topics and ticks are
 // numbered as a gateway would number them.
 func readFeed(name string) ([]wire.BatchItem, error) {
@@ -92,7 +96,6 @@ func readFeed(name string) ([]wire.BatchItem, error) {
 		return nil, advice.Failed(err, "")
 	}
 	defer file.Close()
-	const start = 1_700_000_000_000_000 // any time
 	numbers, seqs := map[string]uint32{}, map[string]uint64{}
 	var items []wire.BatchItem
 	for {
@@ -112,22 +115,22 @@ func readFeed(name string) ([]wire.BatchItem, error) {
 		}
 		seqs[tick.Topic]++
 		items = append(items, wire.BatchItem{
-			Head:       wire.AppendHead(nil, number, seqs[tick.Topic], len(tick.Payload)),
+			Topic:      number,
+			Seq:        seqs[tick.Topic],
 			Payload:    append([]byte(nil), tick.Payload...),
-			ReceivedUS: start + tick.At.Microseconds(),
+			ReceivedUS: recordedAt + tick.At.Microseconds(),
 		})
 	}
 }
 
-// samples are the bodies of batches of one tick, evenly spread over a feed.
+// samples are payloads, evenly spread over a feed.
 func samples(ticks []wire.BatchItem) [][]byte {
 	step := (len(ticks) + maxSamples - 1) / maxSamples
 	var out [][]byte
 	bytes := 0
 	for i := 0; i < len(ticks) && bytes < maxSampleBytes; i += step {
-		body := wire.AppendBatchFrame(nil, ticks[i:i+1])[wire.PlainHeaderSize:]
-		out = append(out, body)
-		bytes += len(body)
+		out = append(out, ticks[i].Payload)
+		bytes += len(ticks[i].Payload)
 	}
 	return out
 }

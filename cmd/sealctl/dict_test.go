@@ -70,7 +70,7 @@ func TestDictMisuse(t *testing.T) {
 
 func TestBenchCompression(t *testing.T) {
 	path := writeFeed(t, 2000)
-	run(strings.Fields("bench compression "+path+" --batch 1,50 --for 1ms")...).expect(t, statusDone, "feed.tsv", "snappy", "zstd with a dictionary", "times")
+	run(strings.Fields("bench compression "+path+" --batch 1,50 --for 1ms")...).expect(t, statusDone, "feed.tsv", "snappy", "zstd with a dictionary", "payload by frame")
 	var results []compressed
 	r := run(strings.Fields("bench compression " + path + " --batch 50 --for 1ms -o json")...)
 	if err := json.Unmarshal([]byte(r.stdout), &results); err != nil || len(results) != 3 {

@@ -94,12 +94,26 @@ async def serving(script: Script, subprotocols: list[str] | None = None) -> Asyn
         yield "ws://127.0.0.1:%d/ws" % server.sockets[0].getsockname()[1], errors
 
 
-def tick(topic: int, seq: int, payload: bytes = b"", skipped: int = 0) -> tuple[dict, bytes]:
-    return {"topic": topic, "seq": seq, "size": len(payload), "skipped": skipped}, payload
+def tick(topic: int, seq: int, payload: bytes = b"", skipped: int = 0) -> dict:
+    return {"topic": topic, "seq": seq, "payload": payload, "skipped": skipped}
 
 
-def batch(*ticks: tuple[dict, bytes]) -> dict:
-    return {"base_us": 1, "heads": [h for h, _ in ticks], "payloads": b"".join(p for _, p in ticks)}
+def batch(*ticks: dict) -> dict:
+    """A Batch with all of its columns: the payloads stand by topic."""
+    topics = list(dict.fromkeys(t["topic"] for t in ticks))
+    order = [topics.index(t["topic"]) for t in ticks]
+    firsts, steps, upcoming = [], [], {}
+    for t in ticks:
+        first = t["seq"] - t["skipped"]
+        if t["topic"] not in upcoming:
+            firsts.append(first)
+        steps.append(first - upcoming.get(t["topic"], first))
+        upcoming[t["topic"]] = t["seq"] + 1
+    payloads = b"".join(t["payload"] for topic in topics for t in ticks if t["topic"] == topic)
+    return {
+        "base_us": 1, "topics": topics, "firsts": firsts, "order": order, "sizes": [len(t["payload"]) for t in ticks[:-1]],
+        "skipped": [t["skipped"] for t in ticks], "steps": steps, "payloads": payloads,
+    }
 
 
 class TestSession(unittest.IsolatedAsyncioTestCase):
@@ -285,7 +299,7 @@ class TestSession(unittest.IsolatedAsyncioTestCase):
                 records.KIND_RECORD, messages.encode_frame("ClientFrame", "ping", {"id": 1})),
             "goodbye with a code that cannot be": lambda g: g.send_record(records.KIND_GOODBYE, goodbye),
             "tick that was never announced": lambda g: g.send("batch", batch(tick(1, 1))),
-            "batch of wrong size": lambda g: g.send("batch", {"heads": [], "payloads": b"x"}),
+            "batch of wrong size": lambda g: g.send("batch", {"payloads": b"x"}),
             "topic with two names": lambda g: g.send("topics", {"topics": [state, state | {"name": "b"}]}),
             "text": text,
         }
@@ -341,7 +355,7 @@ class TestView(unittest.TestCase):
         self.view = View()
         list(self.view.subscribed({"filters": ["a"], "topics": [{"number": 1, "name": "a", "epoch": 7, "next_seq": 5}]}))
 
-    def told(self, *ticks: tuple[dict, bytes]) -> list[tuple]:
+    def told(self, *ticks: dict) -> list[tuple]:
         """What comes of a batch, in short: (seq, merged) of a tick, ("gap", from, to), ("reset", epoch)."""
         out = []
         for e in self.view.batch(decoded(batch(*ticks))):
@@ -357,12 +371,23 @@ class TestView(unittest.TestCase):
         self.assertEqual(self.told(tick(1, 20, skipped=2)), [("gap", 15, 17), (20, 2)])
 
     def test_reset(self) -> None:
-        reset = {"topic": 1, "reset": {"epoch": 8, "next_seq": 1, "cause": 1}}
-        message = decoded(batch((reset, b""), tick(1, 1)))
+        reset = {"topic": 1, "epoch": 8, "next_seq": 1, "cause": 1, "at": 0}
+        message = decoded(batch(tick(1, 1)) | {"resets": [reset]})
         events = list(self.view.batch(message))
         self.assertEqual([e.get("event") for e in events], ["reset", None])
         self.assertEqual(events[1]["epoch"], 8)
         self.assertEqual(list(self.view.batch(message)), [])  # nothing new
+
+    def test_what_a_batch_may_not_be(self) -> None:
+        one = {"topics": [1], "firsts": [5]}
+        for message in (
+            {"payloads": b"x"}, {"sizes": [0]}, {"order": [0]}, {"deltas": [1]}, {"topics": [1]}, {"firsts": [1]},
+            {"topics": [1, 1], "firsts": [5, 6]}, one | {"sizes": [2], "payloads": b"x"}, one | {"order": [1]}, one | {"order": [0, 0]},
+            one | {"deltas": [1]}, one | {"skipped": [1, 1]}, one | {"steps": [1, 1]}, one | {"skipped": [9], "steps": [-9]},
+            one | {"resets": [{"topic": 1, "epoch": 8, "at": 2}]}, one | {"resets": [{"topic": 1, "epoch": 8, "at": 1}, {"topic": 1, "epoch": 9}]},
+        ):
+            with self.subTest(message), self.assertRaises(ProtocolError):
+                list(self.view.batch(decoded(message)))
 
     def test_announcements(self) -> None:
         def announce(epoch: int, next_seq: int) -> list[str]:

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/sealcast/sealcast/crypto/record"
+	"github.com/sealcast/sealcast/wire"
 )
 
 // arenaSize bounds the records that are ready at once, in bytes: they should
@@ -22,6 +23,7 @@ type lab struct {
 	pool   *record.Pool
 	arena  []byte // records that wait to be opened
 	buffer []byte // the record that is being sealed, reused for every one
+	joiner wire.Joiner
 }
 
 func newLab(o Options) *lab {

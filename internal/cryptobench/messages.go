@@ -24,7 +24,7 @@ const (
 	tickReceivedUS = 1_700_000_000_000_000
 )
 
-// tick is one tick; its head was encoded when it came, once for all batches.
+// tick is one tick, as it waits for a batch.
 type tick struct {
 	payload []byte
 	items   []wire.BatchItem
@@ -32,14 +32,12 @@ type tick struct {
 
 func (l *lab) tick(size int) *tick {
 	payload := l.bytes(size)
-	head := wire.AppendHead(nil, tickTopic, tickSeq, size)
-	return &tick{payload, []wire.BatchItem{{Head: head, Payload: payload, ReceivedUS: tickReceivedUS}}}
+	return &tick{payload, []wire.BatchItem{{Topic: tickTopic, Seq: tickSeq, Payload: payload, ReceivedUS: tickReceivedUS}}}
 }
 
 // message is the batch of the tick as the generated code has it.
 func (k *tick) message() *wire.ServerFrame {
-	head := &wire.Head{Topic: tickTopic, Seq: tickSeq, Size: uint32(len(k.payload))}
-	batch := &wire.Batch{BaseUs: tickReceivedUS, Heads: []*wire.Head{head}, Payloads: k.payload}
+	batch := &wire.Batch{BaseUs: tickReceivedUS, Topics: []uint32{tickTopic}, Firsts: []uint64{tickSeq}, Payloads: k.payload}
 	return &wire.ServerFrame{Message: &wire.ServerFrame_Batch{Batch: batch}}
 }
 
@@ -49,10 +47,10 @@ func decode(plaintext []byte) (payload []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	err = frame.GetBatch().Each(func(_ *wire.Head, p []byte) error {
-		payload = p
-		return nil
-	})
+	entries, err := new(wire.Splitter).Split(frame.GetBatch())
+	for i := range entries {
+		payload = entries[i].Payload
+	}
 	return payload, err
 }
 
@@ -74,7 +72,7 @@ func (l *lab) encodeTask(size int) *task {
 	k := l.tick(size)
 	t := named{"encode", "", size}.task()
 	t.run = func() error {
-		wire.AppendBatchFrame(l.buffer[:0], k.items)
+		l.joiner.AppendFrame(l.buffer[:0], k.items)
 		return nil
 	}
 	t.verify = func() error { return k.check(wire.AppendBatchFrame(l.buffer[:0], k.items), nil) }
@@ -98,7 +96,8 @@ func (l *lab) encodeSealTask(id suite.ID, size int) *task {
 	k, c := l.tick(size), l.product(id)
 	t := named{"encode and seal", id.String(), size}.task()
 	t.run = func() error {
-		c.seal(l.buffer[:0], wire.AppendBatchFrame(l.buffer[1:1], k.items))
+		frame, _ := l.joiner.AppendFrame(l.buffer[1:1], k.items)
+		c.seal(l.buffer[:0], frame)
 		return nil
 	}
 	t.verify = func() error { return k.checkSealed(l.buffer, l.product(id)) }

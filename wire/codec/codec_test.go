@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/sealcast/sealcast/internal/testenv"
 	"github.com/sealcast/sealcast/wire"
@@ -20,24 +21,42 @@ import (
 // compressing are all codecs but none.
 var compressing = []wire.Codec{wire.CodecSnappy, wire.CodecZstd, wire.CodecZstdDict}
 
-// quote is the body of a batch of n ticks that look like a market's.
-func quote(rng *rand.Rand, n int) []byte {
+// frame is the plaintext of a batch, and how much of it stands before the payloads.
+type frame struct {
+	bytes []byte
+	head  int
+}
+
+func (f frame) payloads() []byte { return f.bytes[f.head:] }
+
+func frameOf(items ...wire.BatchItem) frame {
+	b, head := new(wire.Joiner).AppendFrame(nil, items)
+	return frame{b, head}
+}
+
+// of is the frame of one tick.
+func of(payload []byte) frame {
+	return frameOf(wire.BatchItem{Topic: 1, Seq: 1, Payload: payload})
+}
+
+// quote is a batch of n ticks that look like a market's.
+func quote(rng *rand.Rand, n int) frame {
 	var items []wire.BatchItem
 	for range n {
 		payload := fmt.Appendf(nil, `{"type":"ticker","product_id":"SYM-%d","price":"%d.%02d","best_bid":"%d.%02d","side":"buy","volume_24h":"%d"}`,
 			rng.IntN(20), 100+rng.IntN(9), rng.IntN(100), 100+rng.IntN(9), rng.IntN(100), rng.IntN(1_000_000))
 		items = append(items, wire.BatchItem{
-			Head: wire.AppendHead(nil, 1+rng.Uint32N(20), 1+rng.Uint64N(1000), len(payload)), Payload: payload, ReceivedUS: 1_700_000_000_000_000 + rng.Int64N(1_000_000),
+			Topic: 1 + rng.Uint32N(20), Seq: 1 + rng.Uint64N(1000), Payload: payload, ReceivedUS: 1_700_000_000_000_000 + rng.Int64N(1_000_000),
 		})
 	}
-	return wire.AppendBatchFrame(nil, items)
+	return frameOf(items...)
 }
 
 var testDictionary = sync.OnceValue(func() *Dictionary {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var samples [][]byte
 	for range 300 {
-		samples = append(samples, quote(rng, 1)[wire.PlainHeaderSize:])
+		samples = append(samples, quote(rng, 1).payloads())
 	}
 	d, err := Train(samples, 4<<10)
 	if err != nil {
@@ -67,35 +86,49 @@ func coders(t testing.TB, id wire.Codec, limit int) (*Encoder, *Decoder) {
 }
 
 // checkFrame compresses the frame behind some other bytes and looks at what comes back.
-func checkFrame(t testing.TB, e *Encoder, d *Decoder, plain []byte) (packed []byte) {
+func checkFrame(t testing.TB, e *Encoder, d *Decoder, plain frame) (packed []byte) {
 	t.Helper()
 	before := []byte("before")
-	buf := e.Compress(append(slices.Clone(before), plain...), len(before))
+	buf := e.Compress(append(slices.Clone(before), plain.bytes...), len(before), plain.head)
 	if !bytes.HasPrefix(buf, before) {
 		t.Fatal("bytes before the frame have changed")
 	}
 	packed = buf[len(before):]
-	id, body, err := wire.ParsePlain(packed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if id == wire.CodecNone {
-		if !bytes.Equal(packed, plain) {
+	if wire.Codec(packed[0]) == wire.CodecNone {
+		if !bytes.Equal(packed, plain.bytes) {
 			t.Fatal("a frame that did not shrink has changed")
 		}
 		return packed
 	}
-	if id != d.Codec() || len(packed) >= len(plain) {
-		t.Fatalf("%v, %d of %d bytes", id, len(packed), len(plain))
-	}
-	got, err := d.Decode(nil, body)
+	id, f, err := wire.ParsePacked(packed)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(got, plain[wire.PlainHeaderSize:]) {
-		t.Fatal("another body came back")
+	if id != d.Codec() || len(packed) >= len(plain.bytes) {
+		t.Fatalf("%v, %d of %d bytes", id, len(packed), len(plain.bytes))
+	}
+	got, err := d.Decode(nil, f.GetBatch().GetPayloads())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, plain.payloads()) {
+		t.Fatal("other payloads came back")
+	}
+	want, err := wire.ParseServerFrame(plain.bytes)
+	if f.GetBatch().Payloads = got; err != nil || !proto.Equal(f, want) {
+		t.Fatalf("%v became %v, %v", want, f, err)
 	}
 	return packed
+}
+
+// packed are the payloads of a frame that shrinks.
+func packed(t testing.TB, e *Encoder, plain frame) []byte {
+	t.Helper()
+	_, f, err := wire.ParsePacked(e.Compress(slices.Clone(plain.bytes), 0, plain.head))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f.GetBatch().GetPayloads()
 }
 
 func TestRoundTrip(t *testing.T) {
@@ -105,12 +138,12 @@ func TestRoundTrip(t *testing.T) {
 			rng := rand.New(rand.NewPCG(3, 4))
 			for _, n := range []int{1, 2, 50, 256, 5000, 9000} {
 				plain := quote(rng, n)
-				if packed := checkFrame(t, e, d, plain); n >= 50 && len(packed) > len(plain)/2 {
-					t.Errorf("%d ticks: %d of %d bytes", n, len(packed), len(plain))
+				if packed := checkFrame(t, e, d, plain); n >= 50 && len(packed) > len(plain.bytes)/2 {
+					t.Errorf("%d ticks: %d of %d bytes", n, len(packed), len(plain.bytes))
 				}
 			}
 			for n := range 300 {
-				checkFrame(t, e, d, append(wire.AppendPlainHeader(nil, wire.CodecNone, 0), make([]byte, n)...))
+				checkFrame(t, e, d, of(make([]byte, n)))
 			}
 		})
 	}
@@ -123,7 +156,7 @@ func TestNoiseStaysAsItIs(t *testing.T) {
 		for _, n := range []int{0, 1, 100, 70_000, wire.MaxTick} {
 			noise := make([]byte, n)
 			_, _ = rng.Read(noise)
-			if packed := checkFrame(t, e, d, append(wire.AppendPlainHeader(nil, wire.CodecNone, 0), noise...)); packed[0] != byte(wire.CodecNone) {
+			if packed := checkFrame(t, e, d, of(noise)); packed[0] != byte(wire.CodecNone) {
 				t.Errorf("%v: noise of %d bytes became %d", id, n, len(packed))
 			}
 		}
@@ -145,12 +178,13 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 		t.Run(id.String(), func(t *testing.T) {
 			e, d := coders(t, id, DefaultLimit)
 			plain := quote(rand.New(rand.NewPCG(7, 8)), 50)
+			body := packed(t, e, plain)
 			arena := make([]byte, 0, 64<<10)
 			room := make([]byte, 0, 64<<10)
 			allocs := testing.AllocsPerRun(200, func() {
-				packed := e.Compress(append(arena[:0], plain...), 0)
+				e.Compress(append(arena[:0], plain.bytes...), 0, plain.head)
 				var err error
-				if room, err = d.Decode(room, packed[wire.PlainHeaderSize:]); err != nil {
+				if room, err = d.Decode(room, body); err != nil {
 					t.Fatal(err)
 				}
 			})
@@ -165,8 +199,7 @@ func TestLimit(t *testing.T) {
 	for _, id := range compressing {
 		e, exact := coders(t, id, 10_000)
 		_, below := coders(t, id, 9_999)
-		packed := e.Compress(make([]byte, wire.PlainHeaderSize+10_000), 0)
-		body := packed[wire.PlainHeaderSize:]
+		body := packed(t, e, of(make([]byte, 10_000)))
 		if got, err := exact.Decode(nil, body); err != nil || len(got) != 10_000 {
 			t.Errorf("%v at the limit: %d bytes, %v", id, len(got), err)
 		}
@@ -209,7 +242,8 @@ func TestHostileSizes(t *testing.T) {
 		{"skippable zstd frame", wire.CodecZstd, []byte{0x50, 0x2a, 0x4d, 0x18, 1, 0, 0, 0, 0}, ErrCorrupt},
 		{"zstd without its size", wire.CodecZstd, append([]byte{0x28, 0xb5, 0x2f, 0xfd, 0, 0}, rle(4, 1)...), ErrCorrupt},
 		{"zstd, empty", wire.CodecZstd, nil, ErrCorrupt},
-		{"zstd without the dictionary", wire.CodecZstdDict, zstdFrame(4, rle(4, 1)...), ErrCorrupt},
+		{"zstd without the dictionary", wire.CodecZstdDict, zstdFrame(4, rle(4, 1)...)[4:], ErrCorrupt},
+		{"zstd with its magic number, and the dictionary's codec", wire.CodecZstdDict, zstdFrame(4, rle(4, 1)...), ErrCorrupt},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -240,9 +274,9 @@ func allocatedBy(f func()) uint64 {
 func TestAnotherDictionary(t *testing.T) {
 	other := *testDictionary()
 	other.bytes = slices.Clone(other.bytes)
-	binary.LittleEndian.PutUint32(other.bytes[4:], other.id+1)
+	binary.LittleEndian.PutUint32(other.bytes[4:], other.id%255+1)
 	changed, err := ParseDictionary(other.bytes)
-	if err != nil || changed.ID() != other.id+1 {
+	if err != nil || changed.ID() != other.id%255+1 {
 		t.Fatalf("id %d, %v", changed.ID(), err)
 	}
 	e, _ := coders(t, wire.CodecZstdDict, DefaultLimit)
@@ -250,8 +284,7 @@ func TestAnotherDictionary(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	packed := e.Compress(quote(rand.New(rand.NewPCG(9, 1)), 10), 0)
-	if _, err := d.Decode(nil, packed[wire.PlainHeaderSize:]); !errors.Is(err, ErrCorrupt) {
+	if _, err := d.Decode(nil, packed(t, e, quote(rand.New(rand.NewPCG(9, 1)), 10))); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("opened with another dictionary: %v", err)
 	}
 }
@@ -285,11 +318,11 @@ func TestUnknownCodecs(t *testing.T) {
 
 func FuzzRoundTrip(f *testing.F) {
 	f.Add([]byte("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"))
-	f.Add(quote(rand.New(rand.NewPCG(1, 1)), 3))
+	f.Add(quote(rand.New(rand.NewPCG(1, 1)), 3).payloads())
 	f.Fuzz(func(t *testing.T, body []byte) {
 		for _, id := range compressing {
 			e, d := coders(t, id, DefaultLimit)
-			checkFrame(t, e, d, append(wire.AppendPlainHeader(nil, wire.CodecNone, 0), body...))
+			checkFrame(t, e, d, of(body))
 		}
 	})
 }
@@ -299,7 +332,7 @@ func FuzzDecode(f *testing.F) {
 	const limit = 1 << 20
 	for _, id := range compressing {
 		e, _ := coders(f, id, limit)
-		f.Add(byte(id), e.Compress(quote(rand.New(rand.NewPCG(1, 1)), 10), 0)[wire.PlainHeaderSize:])
+		f.Add(byte(id), packed(f, e, quote(rand.New(rand.NewPCG(1, 1)), 10)))
 	}
 	f.Add(byte(wire.CodecZstd), zstdFrame(1<<20, 0x0d, 0, 0, 0))
 	reference, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(limit))

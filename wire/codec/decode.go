@@ -16,6 +16,8 @@ type Decoder struct {
 	dict  uint32
 	limit int
 	zstd  *zstd.Decoder
+
+	framed []byte // a body behind what was left out of it
 }
 
 // NewDecoder makes a decoder for CodecSnappy, CodecZstd, or CodecZstdDict with
@@ -53,6 +55,10 @@ func (d *Decoder) Codec() wire.Codec { return d.id }
 func (d *Decoder) Decode(dst, body []byte) ([]byte, error) {
 	if d.id == wire.CodecSnappy {
 		return d.snappy(dst, body)
+	}
+	if d.id == wire.CodecZstdDict {
+		d.framed = append(append(d.framed[:0], zstdMagic...), body...)
+		body = d.framed
 	}
 	size, err := d.zstdSize(body)
 	if err != nil {

@@ -47,34 +47,40 @@ func NewEncoder(id wire.Codec, dictionary *Dictionary) (*Encoder, error) {
 	return &Encoder{id: id, zstd: e}, nil
 }
 
-// Compress compresses the plaintext buf[start:], a frame that stands uncompressed
-// and without padding, in place. It returns buf up to the end of the shorter
-// frame; when the frame would not become shorter it stays as it is. It grows
-// buf if there is no room to work in behind the frame, and does not allocate
-// otherwise.
-func (e *Encoder) Compress(buf []byte, start int) []byte {
-	body := start + wire.PlainHeaderSize
-	end := len(buf)
-	if end <= body {
+// Compress compresses the payloads of the plaintext buf[start:], a Batch that stands
+// uncompressed and without padding, in place. Its first head bytes stand before the
+// payloads; they stay as they are, for they would hardly shrink and spoil the
+// coding of what does. It returns buf up to the end of the shorter frame; when the
+// frame would not become shorter it stays as it is. It grows buf if there is no room
+// to work in behind the frame, and does not allocate otherwise.
+func (e *Encoder) Compress(buf []byte, start, head int) []byte {
+	end, from := len(buf), start+head
+	if from >= end {
 		return buf
 	}
-	buf = slices.Grow(buf, s2.MaxEncodedLen(end-body)+zstdOverhead)
-	packed := e.encode(buf[end:end:cap(buf)], buf[body:end:end])
-	if len(packed) >= end-body {
+	buf = slices.Grow(buf, s2.MaxEncodedLen(end-from)+zstdOverhead)
+	packed := e.encode(buf[end:end:cap(buf)], buf[from:end:end])
+	if len(packed) >= end-from {
 		return buf[:end]
 	}
-	buf[start] = byte(e.id)
-	return buf[:body+copy(buf[body:end], packed)]
+	return buf[:start+len(wire.Repack(buf[start:end], head, e.id, packed))]
 }
 
 // zstdOverhead is what a frame without any compression adds to its content: a
-// header, and three bytes for each block. Bodies have fewer than 64 blocks.
+// header, and three bytes for each block. Payloads have fewer than 64 blocks.
 const zstdOverhead = 18 + 3*64
 
-// encode appends the compressed form of body to dst, which is empty.
-func (e *Encoder) encode(dst, body []byte) []byte {
-	if e.id == wire.CodecSnappy {
-		return s2.EncodeSnappy(dst, body)
+// zstdMagic begins a Zstandard frame, and is left out with CodecZstdDict: most of
+// what is compressed with that is a tick alone.
+const zstdMagic = "\x28\xb5\x2f\xfd"
+
+// encode appends the compressed form of payloads to dst, which is empty.
+func (e *Encoder) encode(dst, payloads []byte) []byte {
+	switch e.id {
+	case wire.CodecSnappy:
+		return s2.EncodeSnappy(dst, payloads)
+	case wire.CodecZstdDict:
+		return e.zstd.EncodeAll(payloads, dst)[len(zstdMagic):]
 	}
-	return e.zstd.EncodeAll(body, dst)
+	return e.zstd.EncodeAll(payloads, dst)
 }

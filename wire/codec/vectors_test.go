@@ -1,11 +1,12 @@
 package codec
 
 import (
-	"bytes"
 	"encoding/hex"
 	"encoding/json"
 	"os"
 	"testing"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/sealcast/sealcast/wire"
 )
@@ -26,12 +27,12 @@ func TestVectors(t *testing.T) {
 	if err := json.Unmarshal(file, &vectors); err != nil {
 		t.Fatal(err)
 	}
-	want := unhex(t, vectors.Plaintext)[wire.PlainHeaderSize:]
-	if len(vectors.Compressed) == 0 {
-		t.Fatal("no vectors")
+	want, err := wire.ParseServerFrame(unhex(t, vectors.Plaintext))
+	if err != nil || len(vectors.Compressed) == 0 {
+		t.Fatal("no vectors", err)
 	}
 	for _, v := range vectors.Compressed {
-		id, body, err := wire.ParsePlain(unhex(t, v.Plaintext))
+		id, f, err := wire.ParsePacked(unhex(t, v.Plaintext))
 		if err != nil || id != v.Codec {
 			t.Fatalf("codec %d: header says %d, %v", v.Codec, id, err)
 		}
@@ -39,9 +40,9 @@ func TestVectors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := d.Decode(make([]byte, 0, len(want)), body)
-		if err != nil || !bytes.Equal(got, want) {
-			t.Errorf("codec %d: %x, %v", id, got, err)
+		batch := f.GetBatch()
+		if batch.Payloads, err = d.Decode(nil, batch.Payloads); err != nil || !proto.Equal(f, want) {
+			t.Errorf("codec %d: %v, %v", id, f, err)
 		}
 	}
 }

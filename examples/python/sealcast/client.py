@@ -90,6 +90,7 @@ class Session:
         if name != "connected" or self.connected["codec"] != 0:
             raise ProtocolError("the first message is not a Connected that we can use")
         self._silence = self.connected["heartbeat_timeout_ms"] / 1000 or None
+        self.view.clock_us = self.connected["clock_us"]
 
     async def subscribe(
         self, *filters: str, since: Sequence[Message] = (), cursor: bytes = b"", max_rate: float = 0, max_age_ms: int = 0

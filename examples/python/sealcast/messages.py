@@ -23,8 +23,8 @@ MESSAGES: dict[str, dict[int, tuple[str, str]]] = {
         4: ("refresh", "Refresh"), 5: ("ping", "Ping"),
     },
     "ServerFrame": {
-        16: ("connected", "Connected"), 17: ("subscribed", "Subscribed"), 18: ("unsubscribed", "Unsubscribed"),
-        19: ("topics", "Topics"), 20: ("snapshot", "Snapshot"), 21: ("batch", "Batch"), 22: ("gap", "Gap"),
+        15: ("batch", "Batch"), 16: ("connected", "Connected"), 17: ("subscribed", "Subscribed"), 18: ("unsubscribed", "Unsubscribed"),
+        19: ("topics", "Topics"), 20: ("snapshot", "Snapshot"), 22: ("gap", "Gap"),
         23: ("notice", "Notice"), 24: ("heartbeat", "Heartbeat"), 25: ("group_key", "GroupKey"),
         26: ("group_mark", "GroupMark"), 27: ("group_leave", "GroupLeave"), 28: ("error", "Error"), 29: ("pong", "Pong"),
         30: ("refreshed", "Refreshed"),
@@ -38,7 +38,7 @@ MESSAGES: dict[str, dict[int, tuple[str, str]]] = {
         4: ("heartbeat_interval_ms", "uint32"), 5: ("heartbeat_timeout_ms", "uint32"),
         6: ("limits", "Limits"), 7: ("version", "string"),
         8: ("ticket", "bytes"), 9: ("ticket_nonce", "bytes"), 10: ("ticket_lifetime_s", "uint32"),
-        11: ("expires_at_s", "uint64"), 12: ("dictionary", "bytes"),
+        11: ("expires_at_s", "uint64"), 12: ("dictionary", "bytes"), 13: ("groups", "bool"), 14: ("clock_us", "uint64"),
     },
     "Limits": {1: ("message_bytes", "uint32"), 2: ("subscriptions", "uint32"), 3: ("messages_per_second", "uint32")},
     "Subscribe": {
@@ -59,12 +59,14 @@ MESSAGES: dict[str, dict[int, tuple[str, str]]] = {
         1: ("topic", "uint32"), 2: ("epoch", "uint64"), 3: ("seq", "uint64"),
         4: ("time_us", "fixed64"), 5: ("payload", "bytes"), 6: ("stale", "bool"),
     },
-    "Batch": {1: ("base_us", "fixed64"), 2: ("heads", "Head[]"), 3: ("payloads", "bytes"), 4: ("cursor", "bytes")},
-    "Head": {
-        1: ("topic", "uint32"), 2: ("seq", "uint64"), 3: ("size", "uint32"),
-        4: ("dt", "sint64"), 5: ("skipped", "uint64"), 6: ("reset", "Reset"),
+    "Batch": {
+        1: ("base_us", "sint64"), 2: ("topics", "uint32[]"), 3: ("firsts", "uint64[]"), 4: ("order", "uint32[]"),
+        5: ("sizes", "uint32[]"), 6: ("deltas", "sint64[]"), 7: ("skipped", "uint64[]"), 8: ("steps", "sint64[]"),
+        9: ("resets", "Reset[]"), 10: ("payloads", "bytes"), 11: ("cursor", "bytes"),
     },
-    "Reset": {1: ("epoch", "uint64"), 2: ("next_seq", "uint64"), 3: ("cause", "Cause")},
+    "Reset": {
+        1: ("epoch", "uint64"), 2: ("next_seq", "uint64"), 3: ("cause", "Cause"), 4: ("topic", "uint32"), 5: ("at", "uint32"),
+    },
     "Heartbeat": {1: ("time_us", "uint64"), 2: ("heads", "TopicHead[]"), 3: ("cursor", "bytes")},
     "TopicHead": {1: ("topic", "uint32"), 2: ("seq", "uint64")},
     "Gap": {1: ("topic", "uint32"), 2: ("epoch", "uint64"), 3: ("from", "uint64"), 4: ("to", "uint64"), 5: ("cause", "Cause")},
@@ -84,6 +86,8 @@ MESSAGES: dict[str, dict[int, tuple[str, str]]] = {
     "Pong": {1: ("id", "uint64")},
     "Goodbye": {1: ("code", "uint32"), 2: ("text", "string"), 3: ("reconnect_after_ms", "uint32")},
 }
+
+PACKED = ("uint32[]", "uint64[]", "sint64[]")  # repeated numbers, in one field
 
 CAUSES = {
     0: "unspecified", 1: "source_lost", 2: "source_overflow", 3: "oversized", 4: "resubscribed", 5: "too_slow", 6: "expired",
@@ -123,9 +127,9 @@ def encode(kind: str, message: Message) -> bytes:
     out = bytearray()
     for number, (name, field_kind) in MESSAGES[kind].items():
         value = message.get(name)
-        if field_kind == "uint32[]":  # repeated numbers are packed
+        if field_kind in PACKED:
             if value:
-                out += field(number, "bytes", b"".join(varint(v) for v in value))
+                out += field(number, "bytes", b"".join(varint(zigzag(v) if field_kind == "sint64[]" else v) for v in value))
         elif field_kind.endswith("[]"):
             for v in value or []:
                 out += field(number, field_kind[:-2], v)
@@ -138,7 +142,7 @@ def field(number: int, kind: str, value: Any) -> bytes:
     if kind == "fixed64":
         return varint(number << 3 | FIXED64) + value.to_bytes(8, "little")
     if kind == "sint64":
-        return varint(number << 3 | VARINT) + varint(value << 1 if value >= 0 else -value * 2 - 1)
+        return varint(number << 3 | VARINT) + varint(zigzag(value))
     if kind == "double":
         return varint(number << 3 | FIXED64) + struct.pack("<d", value)
     if isinstance(value, int):
@@ -148,6 +152,11 @@ def field(number: int, kind: str, value: Any) -> bytes:
     elif kind in MESSAGES:
         value = encode(kind, value)
     return varint(number << 3 | BYTES) + varint(len(value)) + value
+
+
+def zigzag(value: int) -> int:
+    """How sint64 stands in a varint: small whatever the sign."""
+    return value << 1 if value >= 0 else -value * 2 - 1
 
 
 def varint(value: int) -> bytes:
@@ -164,11 +173,11 @@ def decode(kind: str, data: bytes) -> Message:
     message = {name: zero(k) for name, k in MESSAGES[kind].values()}
     for number, wire_type, raw in fields(data):
         name, field_kind = MESSAGES[kind].get(number, ("", ""))
-        if field_kind == "uint32[]" and wire_type == BYTES:
+        if field_kind.endswith("[]") and wire_type == BYTES and wire_type_of(field_kind) == VARINT:  # packed
             at = 0
             while at < len(raw):
                 value, at = read_varint(raw, at)
-                message[name].append(value & 0xFFFFFFFF)
+                message[name].append(convert(field_kind.removesuffix("[]"), value))
         elif field_kind and wire_type == wire_type_of(field_kind):
             value = convert(field_kind.removesuffix("[]"), raw)
             if field_kind.endswith("[]"):

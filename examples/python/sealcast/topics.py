@@ -22,6 +22,39 @@ def match(pattern: str, name: str) -> bool:
     return len(filters) == len(segments)
 
 
+def split(batch: Message) -> list[Message]:
+    """The entries of a Batch in their order (6.4): ticks, and resets with what Reset holds. What contradicts itself is refused."""
+    topics, sizes, payloads = batch["topics"], batch["sizes"], batch["payloads"]
+    n = len(sizes) + 1 if topics else 0
+    columns = {"order": n, "deltas": n - 1, "skipped": n, "steps": n}
+    if len(batch["firsts"]) != len(topics) or len(topics) > n or sizes and not n:
+        raise ProtocolError("a batch contradicts itself")
+    if any(batch[name] and len(batch[name]) != length for name, length in columns.items()):
+        raise ProtocolError("a batch has columns that do not fit")
+    places = batch["order"] or [min(tick, len(topics) - 1) for tick in range(n)]
+    if any(place >= len(topics) for place in places) or sum(sizes) > len(payloads) or payloads and not n:
+        raise ProtocolError("the sizes of a batch do not add up")
+    sizes = sizes + [len(payloads) - sum(sizes)]
+    starts = [sum(sizes[tick] for tick in range(n) if places[tick] < place) for place in range(len(topics))]
+    upcoming, received, resets, entries = list(batch["firsts"]), batch["base_us"], list(batch["resets"]), []
+    for tick, place in enumerate(places):
+        while resets and resets[0]["at"] == tick:
+            entries.append(resets.pop(0))
+        if tick and batch["deltas"]:
+            received += batch["deltas"][tick - 1]
+        skipped = batch["skipped"][tick] if batch["skipped"] else 0
+        seq = (upcoming[place] + skipped + (batch["steps"][tick] if batch["steps"] else 0)) % 2**64
+        if skipped > seq:
+            raise ProtocolError("a batch contradicts itself")
+        upcoming[place] = (seq + 1) % 2**64
+        payload = payloads[starts[place] : starts[place] + sizes[tick]]
+        starts[place] += sizes[tick]
+        entries.append({"topic": topics[place], "seq": seq, "skipped": skipped, "received": received, "payload": payload})
+    if any(reset["at"] != n for reset in resets):
+        raise ProtocolError("a reset of a batch does not stand in its place")
+    return entries + resets
+
+
 @dataclass
 class Position:
     """Where the client stands in one topic."""
@@ -38,6 +71,7 @@ class View:
     def __init__(self) -> None:
         self.filters: set[str] = set()
         self.topics: dict[int, Position] = {}
+        self.clock_us = 0  # what times in batches count from, of Connected
         self.since: dict[str, Message] = {}  # positions of an earlier session, by topic, until their delivery begins
 
     def positions(self) -> list[Message]:
@@ -87,28 +121,21 @@ class View:
 
     def batch(self, message: Message) -> Iterator[Event]:
         """Ticks, gaps and resets of a Batch, which is checked as a whole first (6.4)."""
-        heads, payloads = message["heads"], message["payloads"]
-        if sum(h["size"] for h in heads) != len(payloads):
-            raise ProtocolError("the sizes of a batch do not add up")
-        for h in heads:
-            if h["topic"] not in self.topics:
-                raise ProtocolError(f"topic {h['topic']} was never announced")
-            if h["skipped"] > h["seq"] or h["reset"] and h["size"]:
-                raise ProtocolError("a batch contradicts itself")
-        at = 0
-        for h in heads:
-            p, payload = self.topics[h["topic"]], payloads[at : at + h["size"]]
-            at += h["size"]
+        entries = split(message)
+        for e in entries:
+            self._announced(e["topic"])
+        for e in entries:
+            p = self.topics[e["topic"]]
             if not p.held:
                 continue
-            if h["reset"]:
-                yield from self._reset(p, h["reset"])
+            if "epoch" in e:
+                yield from self._reset(p, e)
             else:
-                yield from self._tick(p, h, message["base_us"] + h["dt"], payload)
+                yield from self._tick(p, e)
 
-    def _tick(self, p: Position, head: Message, time_us: int, payload: bytes) -> Iterator[Event]:
+    def _tick(self, p: Position, e: Message) -> Iterator[Event]:
         """The sequence rule: a tick covers seq - skipped to seq."""
-        seq, first = head["seq"], head["seq"] - head["skipped"]
+        seq, first = e["seq"], e["seq"] - e["skipped"]
         if seq <= p.last:
             return
         if first > p.last + 1:
@@ -116,8 +143,8 @@ class View:
         merged = seq - max(first, p.last + 1)
         p.last = seq
         yield {
-            "topic": p.name, "seq": seq, "epoch": p.epoch, "skipped": head["skipped"], "merged": merged,
-            "time_us": time_us, "payload": payload,
+            "topic": p.name, "seq": seq, "epoch": p.epoch, "skipped": e["skipped"], "merged": merged,
+            "time_us": self.clock_us + e["received"], "payload": e["payload"],
         }
 
     def gap(self, message: Message) -> Iterator[Event]:

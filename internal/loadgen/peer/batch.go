@@ -1,37 +1,26 @@
 package peer
 
 import (
-	"encoding/binary"
-
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/sealcast/sealcast/wire"
 )
 
 // Field numbers of sealcast.proto that the walk below knows. Decoding batches
-// into messages would cost more than everything else that a subscriber does.
+// with the generated code would cost more than everything else that a subscriber does.
 const (
-	fieldBatch = 21 // of ServerFrame
+	fieldBatch = 15 // of ServerFrame
 
-	fieldHeads    = 2 // of Batch
-	fieldPayloads = 3
-
-	fieldTopic   = 1 // of Head
-	fieldSeq     = 2
-	fieldSize    = 3
-	fieldSkipped = 5
-	fieldReset   = 6
-
-	fieldEpoch   = 1 // of Reset
-	fieldNextSeq = 2
+	fieldTopics   = 2 // of Batch
+	fieldFirsts   = 3
+	fieldOrder    = 4
+	fieldSizes    = 5
+	fieldSkipped  = 7
+	fieldSteps    = 8
+	fieldResets   = 9
+	fieldPayloads = 10
 )
-
-// head is one entry of a batch.
-type head struct {
-	topic   uint32
-	seq     uint64
-	size    int
-	skipped uint64
-	reset   []byte // not nil: this is no tick
-}
 
 // batchOf is the Batch in a frame's body, if the body is exactly one.
 func batchOf(body []byte) ([]byte, bool) {
@@ -43,133 +32,114 @@ func batchOf(body []byte) ([]byte, bool) {
 	return batch, m >= 0 && n+m == len(body)
 }
 
-// batch walks over a Batch: first to find the payloads, then head by head.
-func (s *Stream) batch(b []byte, l Listener) error {
-	payloads, err := payloadsOf(b)
-	if err != nil {
-		return err
-	}
+// reader reads batches without times of receipt. It keeps its room.
+type reader struct {
+	batch wire.Batch
+	split wire.Splitter
+}
+
+// read takes an encoded Batch.
+func (r *reader) read(b []byte) error {
+	x := &r.batch
+	x.Topics, x.Firsts, x.Order, x.Sizes = x.Topics[:0], x.Firsts[:0], x.Order[:0], x.Sizes[:0]
+	x.Skipped, x.Steps, x.Resets, x.Payloads = x.Skipped[:0], x.Steps[:0], x.Resets[:0], nil
 	for len(b) > 0 {
-		field, value, rest, err := consume(b)
-		if err != nil {
+		field, kind, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return failf(KindRecord, "a batch: %w", protowire.ParseError(n))
+		}
+		b = b[n:]
+		if n = protowire.ConsumeFieldValue(field, kind, b); n < 0 {
+			return failf(KindRecord, "a batch: %w", protowire.ParseError(n))
+		}
+		value := b[:n] // a varint, which is the same as a packed field of one
+		if kind == protowire.BytesType {
+			value, _ = protowire.ConsumeBytes(b)
+		}
+		b = b[n:]
+		if err := r.set(field, value); err != nil {
 			return err
 		}
-		if b = rest; field != fieldHeads {
-			continue
-		}
-		h, err := parseHead(value)
-		if err != nil {
-			return err
-		}
-		if h.reset != nil {
-			err = s.reset(&h)
-		} else if h.size > len(payloads) {
-			err = failf(KindRecord, "a batch whose heads name more than its payloads hold")
-		} else {
-			err = s.entry(&h, payloads[:h.size:h.size], l)
-			payloads = payloads[h.size:]
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if len(payloads) > 0 {
-		return failf(KindRecord, "a batch with %d bytes that no head names", len(payloads))
 	}
 	return nil
 }
 
-func payloadsOf(b []byte) ([]byte, error) {
-	for len(b) > 0 {
-		field, value, rest, err := consume(b)
-		if err != nil {
-			return nil, err
-		}
-		if field == fieldPayloads {
-			return value, nil
-		}
-		b = rest
-	}
-	return nil, nil
-}
-
-// tag takes the tag of a field, which is one byte of all that the walk knows.
-func tag(b []byte) (protowire.Number, protowire.Type, int) {
-	if b[0] < 0x80 && b[0]>>3 != 0 {
-		return protowire.Number(b[0] >> 3), protowire.Type(b[0] & 7), 1
-	}
-	return protowire.ConsumeTag(b)
-}
-
-// consume takes one field. value is set for fields of bytes.
-func consume(b []byte) (field protowire.Number, value, rest []byte, err error) {
-	field, kind, n := tag(b)
-	if n < 0 {
-		return 0, nil, nil, failf(KindRecord, "a batch: %w", protowire.ParseError(n))
-	}
-	b = b[n:]
-	if kind == protowire.BytesType {
-		if value, n = protowire.ConsumeBytes(b); n < 0 {
-			return 0, nil, nil, failf(KindRecord, "a batch: %w", protowire.ParseError(n))
-		}
-		return field, value, b[n:], nil
-	}
-	if n = protowire.ConsumeFieldValue(field, kind, b); n < 0 {
-		return 0, nil, nil, failf(KindRecord, "a batch: %w", protowire.ParseError(n))
-	}
-	return field, nil, b[n:], nil
-}
-
-func parseHead(b []byte) (h head, err error) {
-	for len(b) > 0 {
-		field, kind, n := tag(b)
-		if n < 0 {
-			return h, failf(KindRecord, "a head: %w", protowire.ParseError(n))
-		}
-		b = b[n:]
-		if kind == protowire.VarintType {
-			v, m := binary.Uvarint(b)
-			if m <= 0 {
-				return h, failf(KindRecord, "a head that is cut off")
-			}
-			h.set(field, v)
-			b = b[m:]
-			continue
-		}
-		if field == fieldReset && kind == protowire.BytesType {
-			if h.reset, n = protowire.ConsumeBytes(b); h.reset == nil {
-				h.reset = []byte{}
-			}
-		} else {
-			n = protowire.ConsumeFieldValue(field, kind, b)
-		}
-		if n < 0 {
-			return h, failf(KindRecord, "a head: %w", protowire.ParseError(n))
-		}
-		b = b[n:]
-	}
-	return h, nil
-}
-
-func (h *head) set(field protowire.Number, v uint64) {
+// set takes a field.
+func (r *reader) set(field protowire.Number, value []byte) (err error) {
+	x := &r.batch
 	switch field {
-	case fieldTopic:
-		h.topic = uint32(v)
-	case fieldSeq:
-		h.seq = v
-	case fieldSize:
-		h.size = int(min(v, MaxMessage))
+	case fieldTopics:
+		x.Topics, err = unpackInto(x.Topics, value, func(v uint64) uint32 { return uint32(v) })
+	case fieldFirsts:
+		x.Firsts, err = unpackInto(x.Firsts, value, func(v uint64) uint64 { return v })
+	case fieldOrder:
+		x.Order, err = unpackInto(x.Order, value, func(v uint64) uint32 { return uint32(v) })
+	case fieldSizes:
+		x.Sizes, err = unpackInto(x.Sizes, value, func(v uint64) uint32 { return uint32(v) })
 	case fieldSkipped:
-		h.skipped = v
+		x.Skipped, err = unpackInto(x.Skipped, value, func(v uint64) uint64 { return v })
+	case fieldSteps:
+		x.Steps, err = unpackInto(x.Steps, value, protowire.DecodeZigZag)
+	case fieldResets:
+		reset := new(wire.Reset)
+		if err := proto.Unmarshal(value, reset); err != nil {
+			return &Error{KindRecord, err}
+		}
+		x.Resets = append(x.Resets, reset)
+	case fieldPayloads:
+		x.Payloads = value
 	}
+	return err
+}
+
+// unpackInto appends the numbers of a packed field.
+func unpackInto[T any](dst []T, b []byte, convert func(uint64) T) ([]T, error) {
+	for len(b) > 0 {
+		v, n := uint64(b[0]), 1
+		if v >= 1<<7 {
+			if v, n = protowire.ConsumeVarint(b); n < 0 {
+				return dst, failf(KindRecord, "a batch: %w", protowire.ParseError(n))
+			}
+		}
+		dst, b = append(dst, convert(v)), b[n:]
+	}
+	return dst, nil
+}
+
+// batch applies the entries of a Batch one by one.
+func (s *Stream) batch(id wire.Codec, b []byte, l Listener) error {
+	r := &s.shared.reader
+	err := r.read(b)
+	if err == nil && id != wire.CodecNone {
+		r.batch.Payloads, err = s.unpack(id, r.batch.Payloads)
+	}
+	if err != nil {
+		return err
+	}
+	entries, err := r.split.Split(&r.batch)
+	if err != nil {
+		return &Error{KindRecord, err}
+	}
+	for i := range entries {
+		e := &entries[i]
+		if e.Reset != nil {
+			err = s.reset(e)
+		} else {
+			err = s.entry(e, l)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // entry hands a new tick over.
-func (s *Stream) entry(h *head, payload []byte, l Listener) error {
-	fresh, err := s.tick(h)
+func (s *Stream) entry(e *wire.Entry, l Listener) error {
+	fresh, err := s.tick(e)
 	if fresh {
 		s.Seen.Ticks++
-		if err := l.Tick(h.topic, payload); err != nil {
+		if err := l.Tick(e.Topic, e.Payload); err != nil {
 			return err
 		}
 	}
@@ -177,31 +147,14 @@ func (s *Stream) entry(h *head, payload []byte, l Listener) error {
 }
 
 // reset begins a topic anew.
-func (s *Stream) reset(h *head) error {
-	p := s.topics[h.topic]
+func (s *Stream) reset(e *wire.Entry) error {
+	p := s.topics[e.Topic]
 	if p == nil {
-		return failf(KindOrder, "a reset of topic %d, which was never announced", h.topic)
+		return failf(KindOrder, "a reset of topic %d, which was never announced", e.Topic)
 	}
-	var epoch, next uint64
-	for b := h.reset; len(b) > 0; {
-		field, kind, n := tag(b)
-		if n < 0 {
-			return failf(KindRecord, "a reset: %w", protowire.ParseError(n))
-		}
-		m := protowire.ConsumeFieldValue(field, kind, b[n:])
-		if m < 0 {
-			return failf(KindRecord, "a reset: %w", protowire.ParseError(m))
-		}
-		if v, _ := binary.Uvarint(b[n : n+m]); field == fieldEpoch {
-			epoch = v
-		} else if field == fieldNextSeq {
-			next = v
-		}
-		b = b[n+m:]
-	}
-	if p.epoch != epoch {
+	if p.epoch != e.Reset.GetEpoch() {
 		s.Seen.Resets++
-		p.epoch, p.next = epoch, next
+		p.epoch, p.next = e.Reset.GetEpoch(), e.Reset.GetNextSeq()
 	}
 	return nil
 }

@@ -40,6 +40,7 @@ type Shared struct {
 	Ciphers *record.Pool
 	Unix    int64 // coarse time in seconds, kept by the loop
 	room    []byte
+	reader  reader
 }
 
 // NewShared makes a loop's share for so many peers, each with keys for both

@@ -287,12 +287,12 @@ func TestStream(t *testing.T) {
 		return s.Take(wire.KindRecord, b, l)
 	}
 	tick := func(seq, skipped uint64, text string) wire.BatchItem {
-		return wire.BatchItem{Head: wire.AppendHead(nil, 9, seq, len(text)), Payload: []byte(text), ReceivedUS: 5, Skipped: skipped}
+		return wire.BatchItem{Topic: 9, Seq: seq, Payload: []byte(text), ReceivedUS: 5, Skipped: skipped}
 	}
 	batch := func(items ...wire.BatchItem) error {
 		return s.Take(wire.KindRecord, wire.AppendBatchFrame(nil, items), l)
 	}
-	reset := wire.BatchItem{Head: wire.AppendReset(nil, 9, 2, 50, wire.Cause_CAUSE_SOURCE_LOST)}
+	reset := wire.BatchItem{Topic: 9, Reset: &wire.BatchReset{Epoch: 2, NextSeq: 50, Cause: wire.Cause_CAUSE_SOURCE_LOST}}
 	kind := func(err error) Kind {
 		var e *Error
 		errors.As(err, &e)
@@ -333,7 +333,7 @@ func TestStream(t *testing.T) {
 	if k := kind(batch(tick(60, 0, "late"))); k != KindGap {
 		t.Errorf("missing ticks: %q", k)
 	}
-	for _, b := range [][]byte{{0, 0, 0, 0xaa, 1, 2, 0x12, 5}, {0, 0}, {7, 0, 0, 1}, {0, 0, 0, 0xaa, 1, 4, 0x12, 2, 0x18, 9}} {
+	for _, b := range [][]byte{{0, 0, 0, 0x7a, 2, 0x12, 5}, {0, 0}, {7, 0, 0, 1}, {0, 0, 0, 0x7a, 4, 0x10, 9, 0x28, 9}} {
 		if err := s.Take(wire.KindRecord, b, l); err == nil {
 			t.Errorf("% x was taken", b)
 		}

@@ -112,11 +112,6 @@ func (s *Stream) Take(kind wire.Kind, plaintext []byte, l Listener) error {
 	if err != nil {
 		return &Error{KindRecord, err}
 	}
-	if id != wire.CodecNone {
-		if body, err = s.unpack(id, body); err != nil {
-			return err
-		}
-	}
 	batch, isBatch := batchOf(body)
 	f := anyBatch // decoded by the walk below
 	if !isBatch {
@@ -135,21 +130,22 @@ func (s *Stream) Take(kind wire.Kind, plaintext []byte, l Listener) error {
 	case done:
 		return nil
 	case isBatch:
-		return s.batch(batch, l)
+		return s.batch(id, batch, l)
 	}
 	return s.control(f, l)
 }
 
-func (s *Stream) unpack(id wire.Codec, body []byte) ([]byte, error) {
+// unpack decompresses the payloads of a batch.
+func (s *Stream) unpack(id wire.Codec, packed []byte) ([]byte, error) {
 	if s.codec == nil || s.codec.Codec() != id {
 		return nil, failf(KindRecord, "a codec that was not agreed on: %v", id)
 	}
-	out, err := s.codec.Decode(s.shared.room, body)
+	out, err := s.codec.Decode(s.shared.room, packed)
 	if err != nil {
 		return nil, &Error{KindRecord, err}
 	}
 	s.shared.room = out
-	s.Seen.Packed += uint64(len(body))
+	s.Seen.Packed += uint64(len(packed))
 	s.Seen.Unpacked += uint64(len(out))
 	return out, nil
 }
@@ -239,22 +235,22 @@ func (s *Stream) heads(heads []*wire.TopicHead) error {
 }
 
 // tick applies the rule of sequences. It reports whether the tick is new.
-func (s *Stream) tick(h *head) (fresh bool, err error) {
-	p := s.topics[h.topic]
+func (s *Stream) tick(e *wire.Entry) (fresh bool, err error) {
+	p := s.topics[e.Topic]
 	switch {
 	case p == nil:
-		return false, failf(KindOrder, "a tick of topic %d, which was never announced", h.topic)
-	case h.skipped > h.seq:
-		return false, failf(KindOrder, "tick %d covers %d before it", h.seq, h.skipped)
-	case h.seq < p.next:
+		return false, failf(KindOrder, "a tick of topic %d, which was never announced", e.Topic)
+	case e.Skipped > e.Seq:
+		return false, failf(KindOrder, "tick %d covers %d before it", e.Seq, e.Skipped)
+	case e.Seq < p.next:
 		return false, nil
-	case h.seq-h.skipped > p.next:
-		err := fmt.Errorf("topic %d went from %d to %d", h.topic, p.next, h.seq-h.skipped)
-		p.next = h.seq + 1
+	case e.Seq-e.Skipped > p.next:
+		err := fmt.Errorf("topic %d went from %d to %d", e.Topic, p.next, e.Seq-e.Skipped)
+		p.next = e.Seq + 1
 		return true, &Error{KindGap, err}
 	}
-	s.Seen.Merged += h.seq - p.next
-	p.next = h.seq + 1
+	s.Seen.Merged += e.Seq - p.next
+	p.next = e.Seq + 1
 	return true, nil
 }
 

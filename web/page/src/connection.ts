@@ -1,5 +1,5 @@
 // What is known of the connection, and the last record as the network sees it.
-import type { Client, ConnectionInfo, Inspection, SubscriptionEvent } from "@sealcast/client";
+import { entriesOf, type Client, type ConnectionInfo, type Inspection, type SubscriptionEvent } from "@sealcast/client";
 import { count, element, Facts, milliseconds, quantile } from "./dom.js";
 
 const mostSamples = 2000;
@@ -49,13 +49,14 @@ export class ConnectionPanel {
 
   inspect(record: Inspection): void {
     const { batch } = record;
-    if (!batch || batch.heads.length === 0) return;
+    const ticks = batch ? entriesOf(batch).filter((entry) => !entry.reset) : [];
+    if (ticks.length === 0) return;
     this.record = record;
     this.records++;
     this.packed += record.packed;
     this.unpacked += record.unpacked;
-    this.batchTicks += batch.heads.length;
-    const times = batch.heads.map((head) => Number(head.dt));
+    this.batchTicks += ticks.length;
+    const times = ticks.map((tick) => Number(tick.received));
     this.batchDelay += (Math.max(...times) - Math.min(...times)) / 1000;
   }
 
@@ -99,11 +100,8 @@ export class ConnectionPanel {
     const { sealed, batch, topics } = record;
     const shown = Array.from(sealed.subarray(0, previewBytes), (byte) => byte.toString(16).padStart(2, "0")).join(" ");
     element("sealed").textContent = `${sealed.length} bytes\n${shown}${sealed.length > previewBytes ? " …" : ""}`;
-    let at = 0;
-    const lines = batch!.heads.map((head, i) => {
-      const payload = batch!.payloads.subarray(at, (at += head.size));
-      return head.reset ? `${topics![i]} begins anew` : `${topics![i]} ${head.seq} ${decoder.decode(payload)}`;
-    });
+    const lines = entriesOf(batch!).map(({ seq, payload, reset }, i) =>
+      reset ? `${topics![i]} begins anew` : `${topics![i]} ${seq} ${decoder.decode(payload)}`);
     const more = lines.length - previewTicks;
     element("opened").textContent = [...lines.slice(0, previewTicks), ...(more > 0 ? [`and ${more} more`] : [])].join("\n");
   }

@@ -34,6 +34,7 @@ export interface Connected {
   expiresAtS: bigint;
   dictionary: Bytes;
   groups: boolean;
+  clockUs: bigint;
 }
 
 export interface TopicState {
@@ -57,20 +58,21 @@ export interface Reset {
   epoch: bigint;
   nextSeq: bigint;
   cause: number;
-}
-
-export interface Head {
   topic: number;
-  seq: bigint;
-  size: number;
-  dt: bigint;
-  skipped: bigint;
-  reset?: Reset;
+  at: number;
 }
 
+/** Columns; `entriesOf` reads them. */
 export interface Batch {
   baseUs: bigint;
-  heads: Head[];
+  topics: number[];
+  firsts: bigint[];
+  order: number[];
+  sizes: number[];
+  deltas: bigint[];
+  skipped: bigint[];
+  steps: bigint[];
+  resets: Reset[];
   payloads: Bytes;
   cursor: Bytes;
 }
@@ -172,12 +174,12 @@ export const table: Record<string, readonly Field[]> = {
   ],
   Ping: [[1, "id", "uint64"]],
   ServerFrame: [
+    [15, "batch", "Batch"],
     [16, "connected", "Connected"],
     [17, "subscribed", "Subscribed"],
     [18, "unsubscribed", "Unsubscribed"],
     [19, "topics", "Topics"],
     [20, "snapshot", "Snapshot"],
-    [21, "batch", "Batch"],
     [22, "gap", "Gap"],
     [23, "notice", "Notice"],
     [24, "heartbeat", "Heartbeat"],
@@ -202,6 +204,7 @@ export const table: Record<string, readonly Field[]> = {
     [11, "expiresAtS", "uint64"],
     [12, "dictionary", "bytes"],
     [13, "groups", "bool"],
+    [14, "clockUs", "uint64"],
   ],
   Limits: [
     [1, "messageBytes", "uint32"],
@@ -235,23 +238,24 @@ export const table: Record<string, readonly Field[]> = {
     [6, "stale", "bool"],
   ],
   Batch: [
-    [1, "baseUs", "fixed64"],
-    [2, "heads", "Head[]"],
-    [3, "payloads", "bytes"],
-    [4, "cursor", "bytes"],
-  ],
-  Head: [
-    [1, "topic", "uint32"],
-    [2, "seq", "uint64"],
-    [3, "size", "uint32"],
-    [4, "dt", "sint64"],
-    [5, "skipped", "uint64"],
-    [6, "reset", "Reset"],
+    [1, "baseUs", "sint64"],
+    [2, "topics", "uint32[]"],
+    [3, "firsts", "uint64[]"],
+    [4, "order", "uint32[]"],
+    [5, "sizes", "uint32[]"],
+    [6, "deltas", "sint64[]"],
+    [7, "skipped", "uint64[]"],
+    [8, "steps", "sint64[]"],
+    [9, "resets", "Reset[]"],
+    [10, "payloads", "bytes"],
+    [11, "cursor", "bytes"],
   ],
   Reset: [
     [1, "epoch", "uint64"],
     [2, "nextSeq", "uint64"],
     [3, "cause", "enum"],
+    [4, "topic", "uint32"],
+    [5, "at", "uint32"],
   ],
   Heartbeat: [
     [1, "timeUs", "uint64"],

@@ -19,22 +19,25 @@ export interface Codec {
   undo: Decompressor;
 }
 
-/** The body without header and padding, and whether it was compressed. */
-export function bodyOf(plaintext: Bytes, codec?: Codec): { body: Bytes; compressed: boolean } {
+/** The body without header and padding, and its codec. */
+export function bodyOf(plaintext: Bytes, codec?: Codec): { body: Bytes; undo?: Decompressor } {
   if (plaintext.length < 3) throw violation("a plaintext is too short");
   const padding = (plaintext[1] << 8) | plaintext[2];
   const end = plaintext.length - padding;
   if (end < 3 || !isZero(plaintext.subarray(end))) throw violation("a plaintext is padded wrongly");
   const body = plaintext.subarray(3, end);
-  if (plaintext[0] === 0) return { body, compressed: false };
+  if (plaintext[0] === 0) return { body };
   if (plaintext[0] !== codec?.number) throw violation("a plaintext has another codec than the session");
-  return { body: codec.undo(body), compressed: true };
+  return { body, undo: codec.undo };
 }
 
-/** A gateway's frame, and the length of its body; what is compressed must be a Batch. */
+/** A gateway's frame, and the length of its body without compression; what is compressed must be a Batch. */
 export function serverFrame(plaintext: Bytes, codec?: Codec): { frame: ServerFrame; unpacked: number } {
-  const { body, compressed } = bodyOf(plaintext, codec);
+  const { body, undo } = bodyOf(plaintext, codec);
   const frame = decodeFrame("ServerFrame", body) as ServerFrame;
-  if (compressed && !frame.batch) throw violation("something else than a batch was compressed");
-  return { frame, unpacked: body.length };
+  if (!undo) return { frame, unpacked: body.length };
+  if (!frame.batch) throw violation("something else than a batch was compressed");
+  const packed = frame.batch.payloads.length;
+  frame.batch.payloads = undo(frame.batch.payloads);
+  return { frame, unpacked: body.length - packed + frame.batch.payloads.length };
 }

@@ -3,6 +3,7 @@
 // it is sent about topics goes to the view.
 import { utf8, type Bytes } from "./bytes.js";
 import type { Channel, End } from "./channel.js";
+import { entriesOf } from "./batch.js";
 import { codecs, decompressorOf } from "./compress.js";
 import { SealcastError, violation } from "./errors.js";
 import { Groups } from "./group.js";
@@ -192,7 +193,7 @@ export class Session {
   private inspection(frame: ServerFrame, opened: Bytes, unpacked: number, sealed: Bytes, group: boolean): Inspection {
     const packed = opened.length - 3 - ((opened[1] << 8) | opened[2]);
     const { batch } = frame;
-    const topics = batch?.heads.map((head) => this.view.nameOf(head.topic));
+    const topics = batch && entriesOf(batch).map((entry) => this.view.nameOf(entry.topic));
     return { sealed, group, packed, unpacked, batch, topics };
   }
 
@@ -225,6 +226,7 @@ export class Session {
 
   private async begin(connected: Connected): Promise<void> {
     const { codec, ticket, ticketNonce, ticketLifetimeS } = connected;
+    this.view.clock = connected.clockUs;
     if (codec !== codecs.none) {
       if (!this.options.codecs.includes(codec)) throw violation("the gateway chose a codec that was not offered");
       this.codec = { number: codec, undo: await decompressorOf(codec) };

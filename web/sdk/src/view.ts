@@ -1,11 +1,11 @@
 // Where the client stands in each topic, across connections: the sequence rule,
 // epochs, gaps (protocol, 6.4 to 6.6). It is told what the gateway sent, in its
 // order, and tells events; it knows no connection and no clock.
-import type { Bytes } from "./bytes.js";
+import { entriesOf, type Entry } from "./batch.js";
 import { causeOf, type Cause } from "./codes.js";
 import { violation } from "./errors.js";
 import type { TopicalEvent } from "./events.js";
-import type { Batch, Gap, Head, TopicState, Value } from "./messages.js";
+import type { Batch, Gap, Reset, TopicState, Value } from "./messages.js";
 
 /** A topic; `last` is the highest sequence number that was seen or told as lost. */
 export interface TopicView {
@@ -25,6 +25,8 @@ function safe(value: bigint): number {
 export class View {
   private readonly topics = new Map<string, TopicView>();
   private numbers = new Map<number, TopicView>();
+  /** What times in batches count from on this connection. */
+  clock = 0n;
 
   constructor(private readonly emit: (event: TopicalEvent) => void) {}
 
@@ -87,20 +89,13 @@ export class View {
 
   /** Checks the whole batch before it uses anything of it. */
   batch(batch: Batch): void {
-    let size = 0;
-    for (const head of batch.heads) {
-      size += head.size;
-      this.byNumber(head.topic);
-      if ((head.reset && head.size > 0) || head.skipped > head.seq) throw violation("a head contradicts itself");
-    }
-    if (size !== batch.payloads.length) throw violation("a batch's sizes are not those of its payloads");
-    let at = 0;
-    for (const head of batch.heads) {
-      const payload = batch.payloads.subarray(at, (at += head.size));
-      const topic = this.byNumber(head.topic);
+    const entries = entriesOf(batch);
+    entries.forEach((entry) => this.byNumber(entry.topic));
+    for (const entry of entries) {
+      const topic = this.byNumber(entry.topic);
       if (!topic.held) continue;
-      if (head.reset) this.reset(topic, head.reset);
-      else this.tick(topic, head, Number(batch.baseUs + head.dt), payload);
+      if (entry.reset) this.reset(topic, entry.reset);
+      else this.tick(topic, entry);
     }
   }
 
@@ -132,17 +127,18 @@ export class View {
     return topic;
   }
 
-  private tick(topic: TopicView, head: Head, time: number, payload: Bytes): void {
-    const seq = safe(head.seq);
+  private tick(topic: TopicView, entry: Entry): void {
+    const seq = safe(entry.seq);
     if (seq <= topic.last) return;
-    const first = seq - Number(head.skipped);
+    const first = seq - Number(entry.skipped);
     if (first > topic.last + 1) this.lose(topic, first - 1, "skipped");
     const merged = seq - topic.last - 1;
     topic.last = seq;
-    this.emit({ type: "tick", topic: topic.name, epoch: topic.epoch, seq, merged, time, payload });
+    const { payload } = entry;
+    this.emit({ type: "tick", topic: topic.name, epoch: topic.epoch, seq, merged, time: Number(this.clock + entry.received), payload });
   }
 
-  private reset(topic: TopicView, reset: NonNullable<Head["reset"]>): void {
+  private reset(topic: TopicView, reset: Reset): void {
     const epoch = Number(reset.epoch);
     if (epoch === topic.epoch) return;
     topic.epoch = epoch;

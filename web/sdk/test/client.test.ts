@@ -8,9 +8,8 @@ import { backoff, hintOf, ruleOf } from "../src/codes.js";
 import { measureEcho } from "../src/echo.js";
 import type { SubscriptionEvent } from "../src/events.js";
 import { EventQueue } from "../src/queue.js";
-import type { Batch } from "../src/messages.js";
 import { FakeGateway, type FakeOptions, type FakeSession } from "./fake.js";
-import { Source, textOf } from "./source.js";
+import { batchOf, Source, textOf } from "./source.js";
 
 interface World {
   gateway: FakeGateway;
@@ -55,9 +54,6 @@ async function take(events: AsyncIterator<SubscriptionEvent>, n: number): Promis
 }
 
 const empty = new Uint8Array(0);
-const batchOf = (...heads: Partial<Batch["heads"][0]>[]): Batch => ({
-  baseUs: 0n, payloads: empty, cursor: empty, heads: heads.map((head) => ({ topic: 1, seq: 1n, size: 0, dt: 0n, skipped: 0n, ...head })),
-});
 
 test("subscribe, tick, unsubscribe, goodbye", async () => {
   const w = await world({}, { token: "secret" });
@@ -182,15 +178,15 @@ test("post-quantum agreement: off, preferred and required", async () => {
 
 test("what a gateway must not send ends the session with 4400", async () => {
   const bad: [string, (session: FakeSession) => void][] = [
-    ["a tick of an unknown topic", (s) => s.sendBatch(batchOf({ topic: 9 }))],
-    ["sizes that do not fit", (s) => s.sendBatch({ ...batchOf(), payloads: Uint8Array.of(1) })],
-    ["skipped above seq", (s) => s.sendBatch(batchOf({ seq: 1n, skipped: 2n }))],
+    ["a tick of an unknown topic", (s) => s.sendBatch(batchOf([{ topic: 9 }]))],
+    ["sizes that do not fit", (s) => s.sendBatch({ ...batchOf([]), payloads: Uint8Array.of(1) })],
+    ["skipped above seq", (s) => s.sendBatch(batchOf([{ seq: 1n, skipped: 2n }]))],
     ["a text message", (s) => s.raw("hello")],
     ["an unknown kind", (s) => s.raw(Uint8Array.of(0x7f))],
     ["an empty message", (s) => s.raw(empty)],
     ["a record that is no record", (s) => s.raw(new Uint8Array(40).fill(0x10))],
     ["a group record without a group", (s) => s.raw(new Uint8Array(40).fill(0x11))],
-    ["Connected again", (s) => s.send({ connected: { session: "", user: "", codec: 0, heartbeatIntervalMs: 0, heartbeatTimeoutMs: 0, version: "", ticket: empty, ticketNonce: empty, ticketLifetimeS: 0, expiresAtS: 0n, dictionary: empty, groups: false } })],
+    ["Connected again", (s) => s.send({ connected: { session: "", user: "", codec: 0, heartbeatIntervalMs: 0, heartbeatTimeoutMs: 0, version: "", ticket: empty, ticketNonce: empty, ticketLifetimeS: 0, expiresAtS: 0n, dictionary: empty, groups: false, clockUs: 0n } })],
     ["a goodbye with a code that may not stand there", (s) => s.sayGoodbye({ code: 1005 }, false)],
     ["a mark without a group", (s) => s.send({ groupMark: { id: 1, counter: 0n, chain: new Uint8Array(32) } })],
   ];
@@ -317,9 +313,9 @@ test("gaps that are told, heads of heartbeats, snapshots and notices", async () 
   session.send({ gap: { topic: number, epoch: epoch + 1n, from: 1n, to: 40n, cause: 5 } });
   session.send({ heartbeat: { timeUs: 1n, heads: [{ topic: number, seq: 4n }], cursor: empty } });
   session.send({ heartbeat: { timeUs: 1n, heads: [{ topic: number, seq: 6n }], cursor: empty } });
-  session.sendBatch(batchOf({ topic: number, seq: 6n }, { topic: number, seq: 9n, skipped: 5n }, { topic: number, seq: 12n, skipped: 1n }));
+  session.sendBatch(batchOf([{ topic: number, seq: 6n }, { topic: number, seq: 9n, skipped: 5n }, { topic: number, seq: 12n, skipped: 1n }]));
   session.send({ snapshot: { values: [{ topic: number, epoch, seq: 3n, timeUs: 5n, payload: empty, stale: true }] } });
-  session.sendBatch(batchOf({ topic: number, seq: 0n, reset: { epoch: 77n, nextSeq: 5n, cause: 99 } }));
+  session.sendBatch(batchOf([{ topic: number, reset: { epoch: 77n, nextSeq: 5n, cause: 99, topic: number, at: 0 } }]));
   session.send({ notice: { kind: 3, text: "Redis is away", merged: 0n, dropped: 0n, expiresAtS: 0n, topics: [number] } });
   session.send({ notice: { kind: 99, text: "from the future", merged: 0n, dropped: 0n, expiresAtS: 0n, topics: [] } });
   const seen = (await take(events, 7)).map((e) => ({ ...e, payload: undefined, topic: undefined, epoch: undefined, time: undefined }));

@@ -239,7 +239,7 @@ export class FakeSession {
     this.send({
       connected: {
         session: `s${this.gateway.sessions.length}`, user: "", codec: 0, heartbeatIntervalMs: 0, heartbeatTimeoutMs: 0, version: "fake",
-        ticket: empty, ticketNonce: empty, ticketLifetimeS: 0, expiresAtS: 0n, dictionary: empty, groups: false,
+        ticket: empty, ticketNonce: empty, ticketLifetimeS: 0, expiresAtS: 0n, dictionary: empty, groups: false, clockUs: 0n,
         limits: { messageBytes: 65536, subscriptions: 1000, messagesPerSecond: 0 }, ...ticket, ...connected,
       },
     });

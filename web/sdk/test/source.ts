@@ -1,11 +1,47 @@
 // Ticks for the gateway of the tests: topics with sequences, history that can be
 // short, and delivery to every session by the rules of the protocol.
-import type { ClientFrame, Head, ServerFrame, TopicState } from "../src/messages.js";
+import type { Entry } from "../src/batch.js";
+import type { Batch, ClientFrame, ServerFrame, TopicState } from "../src/messages.js";
 import { matches } from "../src/topics.js";
 import { concat, fromUtf8, utf8, type Bytes } from "../src/bytes.js";
 import type { FakeSession } from "./fake.js";
 
 const empty: Bytes = new Uint8Array(0);
+
+/** When everything is received. */
+const receivedUs = 1_790_000_000_000_000n;
+
+/** A batch of these entries, which are of topic 1 and seq 1 unless they say otherwise. */
+export function batchOf(entries: Partial<Entry>[]): Batch {
+  const batch: Batch = {
+    baseUs: receivedUs, topics: [], firsts: [], order: [], sizes: [], deltas: [], skipped: [], steps: [], resets: [], payloads: empty, cursor: empty,
+  };
+  const next: bigint[] = [];
+  const payloads: Bytes[][] = [];
+  for (const { topic = 1, seq = 1n, skipped = 0n, payload = empty, reset } of entries) {
+    if (reset) {
+      batch.resets.push({ ...reset, topic, at: batch.order.length });
+      continue;
+    }
+    const first = BigInt.asUintN(64, seq - skipped);
+    let place = batch.topics.indexOf(topic);
+    if (place < 0) {
+      place = batch.topics.push(topic) - 1;
+      batch.firsts.push(first);
+      next.push(first);
+      payloads.push([]);
+    }
+    batch.order.push(place);
+    batch.sizes.push(payload.length);
+    batch.skipped.push(skipped);
+    batch.steps.push(BigInt.asIntN(64, first - next[place]));
+    next[place] = seq + 1n;
+    payloads[place].push(payload);
+  }
+  batch.sizes.pop();
+  batch.payloads = concat(...payloads.flat());
+  return batch;
+}
 
 interface Tick {
   seq: number;
@@ -72,7 +108,7 @@ export class Source {
       if (mergeable && this.options.random() < (this.options.merging ?? 0)) held.topics.set(name, waiting + 1);
       else {
         held.topics.set(name, 0);
-        session.sendBatch(this.batch([{ head: this.head(topic, tick, waiting), payload: tick.payload }]));
+        session.sendBatch(batchOf([this.entry(topic, tick, waiting)]));
       }
     }
   }
@@ -84,9 +120,8 @@ export class Source {
     for (const [session, held] of this.live()) {
       if (!held.topics.has(name)) continue;
       held.topics.set(name, 0);
-      const reset = { epoch: BigInt(topic.epoch), nextSeq: BigInt(topic.next), cause: 1 };
-      const head = { topic: topic.number, seq: 0n, size: 0, dt: 0n, skipped: 0n, reset };
-      session.sendBatch({ baseUs: 0n, heads: [head], payloads: empty, cursor: empty });
+      const reset = { epoch: BigInt(topic.epoch), nextSeq: BigInt(topic.next), cause: 1, topic: topic.number, at: 0 };
+      session.sendBatch(batchOf([{ topic: topic.number, reset }]));
     }
   }
 
@@ -123,12 +158,8 @@ export class Source {
     session.send({ topics: { topics } });
   }
 
-  private head(topic: Topic, tick: Tick, skipped: number): Head {
-    return { topic: topic.number, seq: BigInt(tick.seq), size: tick.payload.length, dt: 0n, skipped: BigInt(skipped) };
-  }
-
-  private batch(ticks: { head: Head; payload: Bytes }[]): NonNullable<ServerFrame["batch"]> {
-    return { baseUs: 1_790_000_000_000_000n, heads: ticks.map(({ head }) => head), payloads: concat(...ticks.map(({ payload }) => payload)), cursor: empty };
+  private entry(topic: Topic, tick: Tick, skipped: number): Partial<Entry> {
+    return { topic: topic.number, seq: BigInt(tick.seq), skipped: BigInt(skipped), payload: tick.payload };
   }
 
   private subscribe(session: FakeSession, { id, subscriptions, since }: NonNullable<ClientFrame["subscribe"]>): void {
@@ -140,7 +171,7 @@ export class Source {
     const accepted = filters.filter((filter) => !refused.includes(filter));
     accepted.filter((filter) => !filter.includes("*")).forEach((name) => this.topicOf(name));
     const states: TopicState[] = [];
-    const recovered: { head: Head; payload: Bytes }[] = [];
+    const recovered: Partial<Entry>[] = [];
     const values: NonNullable<ServerFrame["snapshot"]>["values"] = [];
     for (const topic of this.topics.values()) {
       if (held.topics.has(topic.name) || !accepted.some((filter) => matches(filter, topic.name))) continue;
@@ -149,7 +180,7 @@ export class Source {
       const missed = position && topic.history.filter((tick) => BigInt(tick.seq) > position.seq);
       if (position && missed!.length === topic.next - 1 - Number(position.seq)) {
         states.push(this.stateOf(topic, Number(position.seq) + 1, true));
-        recovered.push(...missed!.map((tick) => ({ head: this.head(topic, tick, 0), payload: tick.payload })));
+        recovered.push(...missed!.map((tick) => this.entry(topic, tick, 0)));
         continue;
       }
       states.push(this.stateOf(topic, topic.next));
@@ -159,7 +190,7 @@ export class Source {
     accepted.forEach((filter) => held.filters.add(filter));
     session.send({ subscribed: { id, filters: accepted, topics: states } });
     if (values.length > 0) session.send({ snapshot: { values } });
-    if (recovered.length > 0) session.sendBatch(this.batch(recovered));
+    if (recovered.length > 0) session.sendBatch(batchOf(recovered));
   }
 
   private unsubscribe(session: FakeSession, { id, filters }: NonNullable<ClientFrame["unsubscribe"]>): void {
