@@ -1,6 +1,6 @@
-// Package codec compresses the bodies of batches and undoes that within bounds.
-// It never sees a key or a socket, and keeps nothing from one body to the next:
-// what shares a compressed body is its caller's choice.
+// Package codec compresses the payloads of batches and undoes that within bounds.
+// It never sees a key or a socket, and keeps nothing from one batch to the next:
+// what shares a batch is its caller's choice.
 package codec
 
 import (

@@ -23,7 +23,7 @@ func trainedID(samples [][]byte) uint32 {
 	return 1 + sum.Sum32()%255
 }
 
-// Train makes a dictionary of about size bytes from bodies that are typical. It
+// Train makes a dictionary of about size bytes from payloads that are typical. It
 // keeps nothing of them. Training takes seconds and memory of many times the
 // samples' size. The error says why the samples are not fit for it.
 func Train(samples [][]byte, size int) (*Dictionary, error) {
