@@ -4,7 +4,6 @@ import (
 	"math"
 	"strings"
 	"testing"
-
 )
 
 func TestNameIsConfirmedThenTicks(t *testing.T) {
