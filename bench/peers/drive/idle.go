@@ -30,7 +30,7 @@ func (m *meter) idle() (s Sample, err error) {
 	}); err != nil {
 		return s, err
 	}
-	time.Sleep(rest)
+	time.Sleep(min(rest, time.Duration(m.work.Connections)*time.Millisecond)) // for a handful, a try, there is no point
 	after, err := m.server.settled(m.b.ctx)
 	if err != nil {
 		return s, err
