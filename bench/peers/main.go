@@ -45,7 +45,7 @@ func measure(ctx context.Context, args []string) error {
 	only, with, from := "", "", ""
 	flags.StringVar(&c.Gateway, "gateway", "sealcast", "program of the gateway")
 	flags.IntVar(&c.Rounds, "rounds", 7, "how often everything is measured")
-	flags.DurationVar(&c.Within, "within", 14*time.Minute, "begin no round that would not end by then")
+	flags.DurationVar(&c.Within, "within", 13*time.Minute, "begin no round that would not end by then")
 	flags.DurationVar(&c.Warmup, "warmup", 300*time.Millisecond, "of each measurement")
 	flags.DurationVar(&c.For, "for", 700*time.Millisecond, "that each measurement lasts")
 	flags.IntVar(&c.ServerCore, "server-core", 0, "core of the servers")
