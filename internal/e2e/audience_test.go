@@ -23,6 +23,8 @@ type audience struct {
 // member is one client of an audience.
 type member struct {
 	conn     *client.Conn
+	merging  bool                // a tick may come as part of a later one
+	merged   int64               // so many did
 	want     map[string][]string // by topic, what is still to come
 	seq      map[string]uint64   // by topic, of the tick before
 	epoch    map[string]uint64   // by topic
@@ -34,6 +36,18 @@ type member struct {
 // gather connects n clients and subscribes them to the filters. What they have to
 // receive is the script, of which nothing may have been published yet.
 func gather(t testing.TB, url string, opts client.Options, n int, s script, filters ...string) *audience {
+	t.Helper()
+	return gatherAs(t, url, opts, n, s, false, filters...)
+}
+
+// gatherMerging is gather for topics whose policy is latest: each tick has to come,
+// or to be covered by a later one of its topic, exactly once.
+func gatherMerging(t testing.TB, url string, opts client.Options, n int, s script, filters ...string) *audience {
+	t.Helper()
+	return gatherAs(t, url, opts, n, s, true, filters...)
+}
+
+func gatherAs(t testing.TB, url string, opts client.Options, n int, s script, merging bool, filters ...string) *audience {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
 	t.Cleanup(cancel)
@@ -48,7 +62,7 @@ func gather(t testing.TB, url string, opts client.Options, n int, s script, filt
 			t.Fatal(err)
 		}
 		a.members = append(a.members, &member{
-			conn: conn, want: s.byTopic(), seq: map[string]uint64{}, epoch: map[string]uint64{}, total: int64(len(s)),
+			conn: conn, merging: merging, want: s.byTopic(), seq: map[string]uint64{}, epoch: map[string]uint64{}, total: int64(len(s)),
 		})
 	}
 	for _, m := range a.members {
@@ -102,18 +116,19 @@ func (m *member) next(ctx context.Context) error {
 }
 
 func (m *member) judge(t *client.Tick) error {
-	rest := m.want[t.Topic]
+	rest, merged := m.want[t.Topic], int(t.Merged)
 	switch {
-	case len(rest) == 0:
-		return fmt.Errorf("tick %d of %q is too many", t.Seq, t.Topic)
-	case string(t.Payload) != rest[0]:
-		return fmt.Errorf("tick %d of %q: %d bytes %.80q, want %d bytes %.80q", t.Seq, t.Topic, len(t.Payload), t.Payload, len(rest[0]), rest[0])
-	case t.Seq != m.seq[t.Topic]+1 || t.Epoch != m.epoch[t.Topic] || t.Skipped != 0 || t.Merged != 0:
+	case len(rest) <= merged:
+		return fmt.Errorf("tick %d of %q is too many: %d more were to come, it covers %d", t.Seq, t.Topic, len(rest), merged+1)
+	case string(t.Payload) != rest[merged]:
+		return fmt.Errorf("tick %d of %q: %d bytes %.80q, want %d bytes %.80q", t.Seq, t.Topic, len(t.Payload), t.Payload, len(rest[merged]), rest[merged])
+	case t.Seq != m.seq[t.Topic]+1+t.Merged || t.Epoch != m.epoch[t.Topic] || t.Skipped < t.Merged || t.Skipped > 0 && !m.merging:
 		return fmt.Errorf("tick %d of %q after %d: epoch %d and %d, skipped %d, merged %d",
 			t.Seq, t.Topic, m.seq[t.Topic], t.Epoch, m.epoch[t.Topic], t.Skipped, t.Merged)
 	}
-	m.want[t.Topic], m.seq[t.Topic] = rest[1:], t.Seq
-	m.received.Add(1)
+	m.want[t.Topic], m.seq[t.Topic] = rest[merged+1:], t.Seq
+	m.merged += int64(merged)
+	m.received.Add(int64(merged) + 1)
 	return nil
 }
 

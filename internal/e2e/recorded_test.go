@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealcast/sealcast/client"
 	"github.com/sealcast/sealcast/crypto/suite"
 	"github.com/sealcast/sealcast/internal/feedfile"
 	"github.com/sealcast/sealcast/internal/redistest"
@@ -24,7 +25,7 @@ var recordings = flag.String("recordings", "", "pattern of recorded feeds that T
 
 // Recorded feeds, replayed with `sealctl feed --speed max`: to `sealctl tail`, to
 // 8 clients on 2 event loops with each suite, sealed for each or for groups, to
-// clients of every codec, with batches that wait and such that do not, and
+// clients of every codec, with batches that wait and such that do not, merged and not, and
 // so through each topology and source of Redis; some of these, or with
 // SEALCAST_LONG=1 all.
 func TestRecordedFeeds(t *testing.T) {
@@ -43,7 +44,8 @@ func TestRecordedFeeds(t *testing.T) {
 				}
 			}
 			for _, delay := range []string{"0s", "5ms", "100ms"} {
-				t.Run("delay of "+delay, func(t *testing.T) { replayToCodecs(t, path, s, delay) })
+				t.Run("delay of "+delay, func(t *testing.T) { replayToCodecs(t, path, s, delay, "every") })
+				t.Run("merging, delay of "+delay, func(t *testing.T) { replayToCodecs(t, path, s, delay, "latest") })
 			}
 			for _, top := range topologies {
 				t.Run(top.name, func(t *testing.T) { replayEveryWay(t, top, path, s) })
@@ -132,20 +134,26 @@ func replayToClients(t *testing.T, path string, s script, id suite.ID, seal stri
 	a.verdict()
 }
 
-// replayToCodecs has clients of each codec, sealed and plain, on one gateway.
-func replayToCodecs(t *testing.T, path string, s script, delay string) {
+// replayToCodecs has clients of each codec, sealed and plain, on one gateway. With
+// policy latest each tick has to come or to be covered by a later one, exactly once.
+func replayToCodecs(t *testing.T, path string, s script, delay, policy string) {
 	r := redistest.Start(t)
-	g := serve(t, fromRedis(r, "loops=2", "cipher.allow_plain=true", "batch.max_delay="+delay, "compress.codecs=[zstd, snappy, none]"))
+	g := serve(t, fromRedis(r, "loops=2", "cipher.allow_plain=true", "batch.max_delay="+delay, "compress.codecs=[zstd, snappy, none]",
+		`topics=[{match: "**", policy: `+policy+`}]`))
+	gatherers := map[string]func(testing.TB, string, client.Options, int, script, ...string) *audience{"every": gather, "latest": gatherMerging}
 	var audiences []*audience
 	for _, codec := range []wire.Codec{wire.CodecNone, wire.CodecSnappy, wire.CodecZstd} {
 		for _, id := range []suite.ID{suite.AES128GCM, suite.Plain} {
 			opts := g.options()
 			opts.Suites, opts.Codecs = []suite.ID{id}, []wire.Codec{codec}
-			audiences = append(audiences, gather(t, g.url(), opts, 2, s, "md:**"))
+			audiences = append(audiences, gatherers[policy](t, g.url(), opts, 2, s, "md:**"))
 		}
 	}
 	replay(t, r.Addr, "pubsub", path, len(s))
 	for _, a := range audiences {
 		a.verdict()
+		if policy == "latest" && delay == "100ms" && a.members[0].merged == 0 {
+			t.Error("nothing was merged")
+		}
 	}
 }
