@@ -63,11 +63,12 @@ func (p *position) lose(to uint64) verdict {
 // gateway sent, in the order in which it came.
 type view struct {
 	topics  map[uint32]*position
+	named   map[string]*position      // the latest of each name
 	filters map[topic.Filter]struct{} // confirmed and not given back
 }
 
 func newView() *view {
-	return &view{topics: map[uint32]*position{}, filters: map[topic.Filter]struct{}{}}
+	return &view{topics: map[uint32]*position{}, named: map[string]*position{}, filters: map[topic.Filter]struct{}{}}
 }
 
 // confirm notes filters that the gateway has accepted.
@@ -127,8 +128,11 @@ func (v *view) announce(s *wire.TopicState) (announced, error) {
 		if err := topic.ValidName(s.GetName()); err != nil {
 			return 0, err
 		}
-		p = &position{name: s.GetName()}
-		v.topics[s.GetNumber()] = p
+		p = v.renumber(s.GetName())
+		v.topics[s.GetNumber()], v.named[s.GetName()] = p, p
+		if p.held && p.epoch == s.GetEpoch() {
+			return announcedKnown, nil
+		}
 	case p.name != s.GetName():
 		return 0, fmt.Errorf("%w: topic %d was %q and is announced as %q", errSequence, s.GetNumber(), p.name, s.GetName())
 	case p.held && p.epoch == s.GetEpoch():
@@ -140,6 +144,17 @@ func (v *view) announce(s *wire.TopicState) (announced, error) {
 	}
 	p.epoch, p.next, p.held = s.GetEpoch(), s.GetNextSeq(), true
 	return meaning, nil
+}
+
+// renumber makes the position of a topic that has a number for the first time, or
+// another one than before: the earlier one is dead.
+func (v *view) renumber(name string) *position {
+	p := &position{name: name}
+	if before := v.named[name]; before != nil {
+		*p = *before
+		before.held = false
+	}
+	return p
 }
 
 // value names the topic of a last value, which says nothing about the sequence.

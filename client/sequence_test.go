@@ -125,6 +125,27 @@ func TestUnsubscribedTopicsBeginAnew(t *testing.T) {
 	mustTick(t, v, 2, 90, verdict{}) // no gap: nobody wanted what was between
 }
 
+// TestAnotherNumber: a topic that the gateway had forgotten comes back under another
+// number and epoch, and a client that follows it all the time hears of a reset.
+func TestAnotherNumber(t *testing.T) {
+	v := newView()
+	if err := v.confirm([]string{"a"}); err != nil {
+		t.Fatal(err)
+	}
+	mustAnnounce(t, v, state(1, "a", 77, 5), announcedNew)
+	mustTick(t, v, 1, 5, verdict{})
+	mustAnnounce(t, v, state(9, "a", 78, 1), announcedReset)
+	mustTick(t, v, 1, 6, verdict{discard: true})
+	mustTick(t, v, 9, 1, verdict{})
+	mustTick(t, v, 9, 3, verdict{gap: true, from: 2, to: 2})
+	mustAnnounce(t, v, state(10, "a", 78, 9), announcedKnown)
+	mustTick(t, v, 10, 4, verdict{})
+	if err := v.release([]string{"a"}); err != nil {
+		t.Fatal(err)
+	}
+	mustAnnounce(t, v, state(11, "a", 79, 1), announcedNew)
+}
+
 func TestReset(t *testing.T) {
 	v := newView()
 	mustAnnounce(t, v, state(1, "a", 77, 5), announcedNew)

@@ -90,7 +90,9 @@ class View:
     def announced(self, states: list[Message]) -> Iterator[Event]:
         """Topics whose delivery begins, from Subscribed or Topics (6.3)."""
         for s in states:
-            p = self.topics.setdefault(s["number"], Position(s["name"]))
+            if s["number"] not in self.topics:
+                self.topics[s["number"]] = self._renumbered(s["name"])
+            p = self.topics[s["number"]]
             if p.name != s["name"]:
                 raise ProtocolError(f"topic {s['number']} has two names")
             if p.held and p.epoch == s["epoch"]:
@@ -100,6 +102,14 @@ class View:
             yield {"event": kind, "topic": p.name, "epoch": p.epoch, "next_seq": s["next_seq"]}
             if kind == "topic":
                 yield from self._missed(p, self.since.pop(p.name, None), s.get("recovered", False))
+
+    def _renumbered(self, name: str) -> Position:
+        """The position of a topic that has a number for the first time, or another one: the earlier one is dead (6.3)."""
+        for before in self.topics.values():
+            if before.name == name and before.held:
+                before.held = False
+                return Position(name, before.epoch, before.last, True)
+        return Position(name)
 
     def _missed(self, p: Position, since: Message | None, recovered: bool) -> Iterator[Event]:
         """What was lost between an earlier session and the beginning of a topic's delivery (6.5)."""
