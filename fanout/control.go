@@ -52,7 +52,9 @@ type Control struct {
 	outbox  chan []byte
 	wake    chan struct{}
 	fresh   atomic.Bool // subscribed anew since the last announcement
-	up      atomic.Bool
+	up      atomic.Bool // subscribed
+	kept    atomic.Bool // the hash could be compared
+	told    atomic.Bool // the last word could be published, or none was yet
 	dropped atomic.Uint64
 
 	mu      sync.Mutex
@@ -85,13 +87,13 @@ func (c *Control) Sync() {
 
 // ControlStats are counters since the start and the state now.
 type ControlStats struct {
-	Connected bool
+	Connected bool   // it hears, it could publish its last word, and what Redis keeps was compared
 	Dropped   uint64 // words that were not published
 }
 
 // Stats is safe for concurrent use.
 func (c *Control) Stats() ControlStats {
-	return ControlStats{Connected: c.up.Load(), Dropped: c.dropped.Load()}
+	return ControlStats{Connected: c.up.Load() && c.kept.Load() && c.told.Load(), Dropped: c.dropped.Load()}
 }
 
 // Run serves peer until ctx ends.
@@ -159,6 +161,7 @@ func (c *Control) listen(ctx context.Context, client redis.UniversalClient, peer
 
 // write publishes, and compares the hash.
 func (c *Control) write(ctx context.Context, client redis.UniversalClient, peer Peer) {
+	c.told.Store(true)
 	repair := time.NewTicker(controlRepair)
 	defer repair.Stop()
 	for {
@@ -172,20 +175,26 @@ func (c *Control) write(ctx context.Context, client redis.UniversalClient, peer 
 		case <-repair.C:
 		}
 		err := c.reconcile(ctx, client, peer)
+		c.kept.Store(err == nil)
 		if err == nil && c.fresh.Swap(false) {
 			for _, m := range peer.Announce() {
 				c.publish(ctx, client, m)
 			}
 		}
-		if ctx.Err() == nil {
+		if ctx.Err() == nil && (err != nil || c.told.Load()) {
 			c.note(err)
 		}
 	}
 }
 
 func (c *Control) publish(ctx context.Context, client redis.UniversalClient, message []byte) {
-	if err := client.Publish(ctx, c.channel, message).Err(); err != nil {
+	err := client.Publish(ctx, c.channel, message).Err()
+	c.told.Store(err == nil)
+	if err != nil {
 		c.dropped.Add(1)
+	}
+	if err != nil && c.up.Load() && ctx.Err() == nil { // else read says what is wrong
+		c.note(plain(err))
 	}
 }
 

@@ -132,6 +132,30 @@ func TestControl(t *testing.T) {
 	waitFor(t, "announced again", func() bool { return pb.has("here 2") })
 }
 
+// TestControlWithFewRights: a gateway that hears, but may not speak or not read
+// what Redis keeps, counts as not connected, and as connected when it may.
+func TestControlWithFewRights(t *testing.T) {
+	server := redistest.Start(t)
+	admin := redis.NewClient(&redis.Options{Addr: server.Addr})
+	defer admin.Close()
+	rights := func(more ...any) {
+		t.Helper()
+		rule := append([]any{"acl", "setuser", "gw", "reset", "on", ">pw", "~*", "&*", "-@all", "+subscribe", "+ping", "+hset", "+hdel", "+pexpireat"}, more...)
+		if err := admin.Do(t.Context(), rule...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rights("+hlen", "+hgetall")
+	c, p := runControl(t, Redis{Addrs: []string{server.Addr}, Username: "gw", Password: "pw"})
+	waitFor(t, "announcement", func() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.told > 0 })
+	waitFor(t, "no word", func() bool { return c.Stats().Dropped > 0 && c.up.Load() && !c.Stats().Connected })
+	rights("+publish")
+	c.Tell([]byte("hello"))
+	waitFor(t, "a word, nothing read", func() bool { c.Sync(); return p.has("hello") && !c.Stats().Connected })
+	rights("+publish", "+hlen", "+hgetall")
+	waitFor(t, "all", func() bool { c.Sync(); return c.Stats().Connected })
+}
+
 // TestControlNeverBlocks: without Redis words are counted, not waited for.
 func TestControlNeverBlocks(t *testing.T) {
 	c := NewControl(Redis{Addrs: []string{"127.0.0.1:1"}}, "realm", zap.NewNop())

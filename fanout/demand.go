@@ -234,7 +234,10 @@ func (h *Hub) denied(key string, err error) {
 	if s == nil {
 		return
 	}
-	h.opt.Log.Warn("redis refused a subscription", zap.Stringer("filter", s.filter), zap.Error(err))
+	if now := h.opt.Now(); now.Sub(h.turns.refusedSaid) >= refusedQuiet { // clients may ask for any number of names
+		h.turns.refusedSaid = now
+		h.opt.Log.Warn("redis refused a subscription", zap.Stringer("filter", s.filter), zap.Error(err))
+	}
 	for _, n := range h.root.below(nil, s.filter.String()) {
 		if n.want != nil && n.want.sub == s {
 			h.refuse(n.want, err)

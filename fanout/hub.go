@@ -88,6 +88,7 @@ type turnState struct {
 	overflowSaid time.Time // when an overflow was logged last
 	fullSaid     time.Time // when MaxTopics was logged last, of publishers
 	namesSaid    time.Time // the same of clients
+	refusedSaid  time.Time // when a refused subscription was logged last
 }
 
 // mailbox takes the commands of the loops.
@@ -356,6 +357,9 @@ const overflowQuiet = 10 * time.Second
 
 // fullQuiet is the same for MaxTopics.
 const fullQuiet = time.Minute
+
+// refusedQuiet is the same for subscriptions that Redis refuses.
+const refusedQuiet = time.Second
 
 func (h *Hub) logOverflow() {
 	now := h.opt.Now()

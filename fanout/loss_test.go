@@ -2,9 +2,13 @@ package fanout
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 )
 
 func TestLossResetsBeforeTheNextTick(t *testing.T) {
@@ -110,6 +114,26 @@ func TestRefusalLeavesNarrowerFilters(t *testing.T) {
 	expect(t, loops[0])
 	if s := r.hub.Stats(); s.Refused != 2 || s.Filters != 2 {
 		t.Errorf("stats %+v", s)
+	}
+}
+
+func TestRefusalsAreLoggedOnceASecond(t *testing.T) {
+	core, logs := observer.New(zap.WarnLevel)
+	now := time.Unix(1000, 0)
+	r, _ := newFake(t, Options{Log: zap.New(core), Now: func() time.Time { return now }}, 1)
+	r.connect()
+	r.turn()
+	for i := range 6 {
+		name := fmt.Sprint("no", i)
+		r.denied[name] = true
+		r.hub.Acquire(0, filter(name))
+		r.settle()
+		if i == 4 {
+			now = now.Add(refusedQuiet)
+		}
+	}
+	if n := logs.FilterMessageSnippet("refused").Len(); n != 2 {
+		t.Errorf("%d log lines", n)
 	}
 }
 
