@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sealcast/sealcast/client"
+	"github.com/sealcast/sealcast/wire"
 )
 
 // audience is clients that all must receive the same script: complete, byte for
@@ -109,6 +110,11 @@ func (m *member) next(ctx context.Context) error {
 			m.seq[s.Topic], m.epoch[s.Topic] = s.NextSeq-1, s.Epoch
 		}
 	case *client.Heartbeat:
+	case *client.Notice:
+		slow := e.Kind == wire.Notice_KIND_SLOW || e.Kind == wire.Notice_KIND_CAUGHT_UP
+		if !slow || e.Dropped > 0 || e.Merged > 0 && !m.merging { // late is no loss: a busy machine makes clients slow
+			return fmt.Errorf("notice %+v", e)
+		}
 	default:
 		return fmt.Errorf("event %T %+v", e, e)
 	}
