@@ -66,7 +66,7 @@ func (p *planFlags) declare(f *flags) {
 	f.StringVar(&in.Suite, "suite", in.Suite, "`SUITE` that records are sealed with")
 	f.StringVar(&in.Seal, "seal", in.Seal, "`HOW` batches are sealed, fanout.seal: session or group")
 	f.StringVar(&in.Codec, "codec", in.Codec, "`CODEC` of batches: none, snappy or zstd")
-	f.Float64Var(&in.Ratio, "ratio", 0, "how many times smaller the codec makes a batch, `X`; 0: the least that was measured")
+	f.Float64Var(&in.Ratio, "ratio", 0, "`X`, bytes of payloads by those that are sent of their batch, as bench compression has it; 0: the least that was measured")
 	f.Float64Var(&in.Headroom, "headroom", in.Headroom, "share of processors and links that may be in use, `X` of 1")
 	f.IntVar(&in.Spare, "spare", in.Spare, "gateways that may be away at the same time, `N`")
 	f.IntVar(&m.Cores, "cores", m.Cores, "cores of one gateway, `N`")

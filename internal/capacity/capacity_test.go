@@ -159,16 +159,16 @@ func TestDirections(t *testing.T) {
 // TestCompression: the least ratio that was measured, unless one is given.
 func TestCompression(t *testing.T) {
 	in := small()
-	in.Codec, in.DelayMS = "zstd", 1000 // 101 ticks: 2 × 57 of 10,807 bytes
+	in.Codec, in.DelayMS = "zstd", 1000 // 101 ticks: 10,100 bytes of payloads
 	p := estimate(t, in)
-	if got, want := p.step(t, 0, "bytes of a record"), 101*107/4.35+36; math.Abs(got-want) > 0.01 {
+	if got, want := p.step(t, 0, "bytes of a record"), 101*100/4.35+36; math.Abs(got-want) > 0.01 {
 		t.Errorf("%v bytes, want %v", got, want)
 	}
 	in.Ratio = 10
-	if got, want := estimate(t, in).step(t, 0, "bytes of a record"), 101*107/10.0+36; math.Abs(got-want) > 0.01 {
+	if got, want := estimate(t, in).step(t, 0, "bytes of a record"), 101*100/10.0+36; math.Abs(got-want) > 0.01 {
 		t.Errorf("%v bytes, want %v", got, want)
 	}
-	if got, want := p.step(t, 1, "compress"), 4*(100.0/101)*(101*107/1024.0)*6.4e-6; math.Abs(got-want) > 1e-9 {
+	if got, want := p.step(t, 1, "compress"), 4*(100.0/101)*(101*100/1024.0)*6.4e-6; math.Abs(got-want) > 1e-9 {
 		t.Errorf("%v cores, want %v", got, want)
 	}
 }

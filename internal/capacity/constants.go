@@ -58,9 +58,9 @@ func trafficConstants() []Constant {
 		{"segment.payload", 1448, "bytes", "what a TCP segment holds", "Ethernet's 1,500 bytes less IPv4 and TCP with timestamps", "RFC 791, 9293, 7323"},
 		{"segment.head", 90, "bytes", "what a segment costs beside that, preamble and gap of Ethernet included", "20 IPv4, 32 TCP, 38 Ethernet", "RFC 791, 9293, 7323; IEEE 802.3"},
 		{"server.head", 52, "bytes", "what a message of Redis has beside the payload, with a topic's name of 20 bytes", testBytes, "RESP2"},
-		{"ratio.snappy.1", 1.00, "", "how many times smaller Snappy makes batches below 50 ticks, at least", benchCodec, pageCodecs},
+		{"ratio.snappy.1", 1.00, "", "payloads by what is sent of their batch with Snappy, below 50 ticks, at least", benchCodec, pageCodecs},
 		{"ratio.snappy.50", 2.71, "", "and from 50 ticks on", benchCodec, pageCodecs},
-		{"ratio.zstd.1", 1.00, "", "how many times smaller Zstandard makes batches below 50 ticks, at least", benchCodec, pageCodecs},
+		{"ratio.zstd.1", 1.00, "", "payloads by what is sent of their batch with Zstandard, below 50 ticks, at least", benchCodec, pageCodecs},
 		{"ratio.zstd.50", 4.35, "", "and from 50 ticks on", benchCodec, pageCodecs},
 	}
 }

@@ -57,7 +57,7 @@ func processors(in *Inputs, v values, c *client, g *need, n int, s *steps) {
 	core("seal", seals*cost*micro, "%s/s × %s µs", amount(seals), amount(cost))
 	core("join ticks", lists*c.ticks*v["tick.join"]*micro, "%s watch lists × %s/s × %s µs", amount(lists), amount(c.ticks), amount(v["tick.join"]))
 	if in.Codec != "none" {
-		per := c.plain / 1024 * v["codec."+in.Codec]
+		per := c.payload / 1024 * v["codec."+in.Codec]
 		core("compress", lists*c.records*per*micro, "%s watch lists × %s/s × %s µs", amount(lists), amount(c.records), amount(per))
 	}
 	core("heartbeats", g.clients*v["session.idle"]*micro, "%s × %s µs/s", amount(g.clients), amount(v["session.idle"]))

@@ -78,7 +78,7 @@ func (in *Inputs) check() error {
 		{slices.Contains(suites, in.Suite), "suite", fmt.Sprintf("there is no suite %q", in.Suite), "one of aes-128-gcm, aes-256-gcm, chacha20-poly1305, sm4-gcm, plain"},
 		{in.Seal == "session" || in.Seal == "group", "seal", fmt.Sprintf("there is no way %q", in.Seal), "session or group, as fanout.seal of the gateway"},
 		{in.Codec == "none" || in.Codec == "snappy" || in.Codec == "zstd", "codec", fmt.Sprintf("there is no codec %q", in.Codec), "none, snappy or zstd"},
-		{in.Ratio == 0 || in.Ratio >= 1 && in.Ratio <= 1000, "ratio", "at least 1", "how many times smaller compression makes a batch; \"sealctl bench compression\" measures it"},
+		{in.Ratio == 0 || in.Ratio >= 1 && in.Ratio <= 1000, "ratio", "at least 1", "payloads by what is sent of their batch; \"sealctl bench compression\" measures it"},
 		{in.Ratio <= 1 || in.Codec != "none", "ratio", "nothing is compressed without a codec", "give --codec snappy or zstd"},
 		{m.Cores >= 1 && m.Cores <= 4096, "cores", "between 1 and 4096", "of the machine of one gateway"},
 		{m.MemoryBytes >= 1<<27, "memory", "at least 128 MiB", "of the machine of one gateway"},
