@@ -54,7 +54,7 @@ type Control struct {
 	fresh   atomic.Bool // subscribed anew since the last announcement
 	up      atomic.Bool // subscribed
 	kept    atomic.Bool // the hash could be compared
-	told    atomic.Bool // the last word could be published, or none was yet
+	told    atomic.Bool // the last word could be published, or none was since it subscribed
 	dropped atomic.Uint64
 
 	mu      sync.Mutex
@@ -153,6 +153,7 @@ func (c *Control) listen(ctx context.Context, client redis.UniversalClient, peer
 		case *redis.Subscription:
 			lived = true
 			c.up.Store(true)
+			c.told.Store(true)
 			c.fresh.Store(true)
 			c.Sync()
 		}
@@ -161,7 +162,6 @@ func (c *Control) listen(ctx context.Context, client redis.UniversalClient, peer
 
 // write publishes, and compares the hash.
 func (c *Control) write(ctx context.Context, client redis.UniversalClient, peer Peer) {
-	c.told.Store(true)
 	repair := time.NewTicker(controlRepair)
 	defer repair.Stop()
 	for {

@@ -95,7 +95,7 @@ func (p *peer) dribble(b []byte) {
 		if _, err := p.conn.Write(piece); err != nil {
 			return
 		}
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(120 * time.Millisecond) // no header is complete within its time
 	}
 }
 
