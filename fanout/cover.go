@@ -60,6 +60,8 @@ type order struct {
 	key     string
 	pattern bool
 	add     bool
+
+	answered chan struct{} // of a PING: closed when its answer has come; nil: nobody waits for it
 }
 
 func newCover(root *node, whole bool) *cover {

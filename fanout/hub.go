@@ -345,7 +345,7 @@ func (h *Hub) handle(it *item) {
 		h.status.ready(h.link)
 		h.back()
 	case itemLapse:
-		h.lapse(it.stream, it.note.cause)
+		h.lapse(it.stream, it.note)
 	case itemMalformed:
 		h.count.invalid.Add(1)
 	}

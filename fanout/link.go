@@ -131,6 +131,21 @@ func (l *link) send(orders []order) {
 	}
 }
 
+// round waits for the answer to a PING of its own. What Redis had written to the
+// connection before it read that PING has been received then.
+func (l *link) round(ctx context.Context) error {
+	o := order{answered: make(chan struct{})}
+	l.send([]order{o})
+	select {
+	case <-o.answered:
+		return nil
+	case <-l.ctx.Done():
+		return l.failure()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // sing sends canaries until the link fails.
 func (l *link) sing() {
 	if l.canary != nil {
@@ -246,9 +261,26 @@ func (l *link) receive() (item, error) {
 		}
 		return item{kind: kind, channel: v.Channel}, nil
 	default: // *redis.Pong
-		l.answered(order{})
+		l.ponged()
 		return item{kind: itemNothing}, nil
 	}
+}
+
+// ponged takes a PING off the pending commands.
+func (l *link) ponged() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.pending) > 0 && l.pending[0].key == "" {
+		l.done()
+	}
+}
+
+// done takes the first of the pending commands off. The caller holds mu.
+func (l *link) done() {
+	if o := l.pending[0]; o.answered != nil {
+		close(o.answered)
+	}
+	l.pending = l.pending[1:]
 }
 
 // answered takes the command off the pending ones. Redis may also end a
@@ -257,7 +289,7 @@ func (l *link) answered(o order) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.pending) > 0 && l.pending[0] == o {
-		l.pending = l.pending[1:]
+		l.done()
 	}
 }
 
@@ -286,7 +318,7 @@ func (l *link) refused(err redis.Error) (item, error) {
 	default:
 		return item{}, fmt.Errorf("redis user may not unsubscribe: %w", err)
 	}
-	l.pending = l.pending[1:]
+	l.done()
 	return item{kind: itemNothing}, nil
 }
 

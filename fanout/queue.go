@@ -45,6 +45,7 @@ type note struct {
 	addr    string              // itemRemoved: of the part that was lost
 	link    uint64              // itemUp: number of the connection
 	cause   wire.Cause          // itemLapse
+	again   bool                // itemLapse: one more; topics without a tick since their last reset need none
 	dropped map[string]struct{} // itemOverflow: the channels; nil: too many to name
 }
 

@@ -8,7 +8,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/sealcast/sealcast/wire"
 	"github.com/sealcast/sealcast/wire/topic"
 )
 
@@ -94,12 +93,14 @@ func (h *Hub) cursor() []byte {
 	return appendCursor(nil, p.streams, p.at)
 }
 
-// lapse resets the topics of a stream of which entries are gone.
-func (h *Hub) lapse(stream int, cause wire.Cause) {
+// lapse resets the topics of a stream of which entries are gone, or all that have no stream.
+func (h *Hub) lapse(stream int, n *note) {
 	h.uncover()
 	for _, f := range h.topics {
 		if f.cover != nil && (f.stream == stream || f.stream == 0) {
-			h.renew(f, cause)
+			if !n.again || f.next > h.firstSeq() {
+				h.renew(f, n.cause)
+			}
 		}
 	}
 }

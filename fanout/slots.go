@@ -64,14 +64,24 @@ func (r Redis) askCluster(ctx context.Context, addrs []string) (m *slotMap, err 
 }
 
 func (r Redis) askNode(ctx context.Context, addr string) (*slotMap, error) {
+	shards, err := r.askShards(ctx, addr)
+	if err != nil {
+		return nil, err
+	}
+	return r.slotsOf(shards, addr)
+}
+
+// askShards asks one node for all that there are.
+func (r Redis) askShards(ctx context.Context, addr string) ([]redis.ClusterShard, error) {
 	o := r.universal().Simple()
 	o.Addr = addr
 	c := redis.NewClient(o)
 	defer c.Close()
-	shards, err := c.ClusterShards(ctx).Result()
-	if err != nil {
-		return nil, err
-	}
+	return c.ClusterShards(ctx).Result()
+}
+
+// slotsOf makes a map of the shards that a node has told.
+func (r Redis) slotsOf(shards []redis.ClusterShard, addr string) (*slotMap, error) {
 	m := new(slotMap)
 	for _, shard := range shards {
 		master := r.masterOf(shard.Nodes, addr)
@@ -88,23 +98,40 @@ func (r Redis) askNode(ctx context.Context, addr string) (*slotMap, error) {
 }
 
 // masterOf returns the address of a shard's master, of one that is there if its
-// nodes name two. A node leaves the host out when it does not know its own: then
-// it is the one that was asked.
+// nodes name two.
 func (r Redis) masterOf(nodes []redis.Node, asked string) (addr string) {
 	for _, n := range nodes {
 		if n.Role != "master" || addr != "" && n.Health == "fail" {
 			continue
 		}
-		host, port := cmp.Or(n.Endpoint, n.IP), n.Port
-		if host == "" || host == "?" {
-			host, _, _ = net.SplitHostPort(asked)
-		}
-		if r.now().TLS != nil && n.TLSPort != 0 {
-			port = n.TLSPort
-		}
-		addr = net.JoinHostPort(host, strconv.FormatInt(port, 10))
+		addr = r.addressOf(n, asked)
 	}
 	return addr
+}
+
+// addressOf is where a node is reached. A node leaves the host out when it does not
+// know its own: then it is the one that was asked.
+func (r Redis) addressOf(n redis.Node, asked string) string {
+	host, port := cmp.Or(n.Endpoint, n.IP), n.Port
+	if host == "" || host == "?" {
+		host, _, _ = net.SplitHostPort(asked)
+	}
+	if r.now().TLS != nil && n.TLSPort != 0 {
+		port = n.TLSPort
+	}
+	return net.JoinHostPort(host, strconv.FormatInt(port, 10))
+}
+
+// isReplica tells whether the node at addr is one, as the node says that was asked.
+func (r Redis) isReplica(shards []redis.ClusterShard, addr, asked string) bool {
+	for _, shard := range shards {
+		for _, n := range shard.Nodes {
+			if n.Role == "replica" && r.addressOf(n, asked) == addr {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // unique returns the addresses without repetitions, in their order.

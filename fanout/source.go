@@ -99,7 +99,7 @@ func (s *redisSource) serve(ctx context.Context, addr string) (server string, li
 	wg.Go(l.write)
 	wg.Go(l.sing)
 	if s.opt.Redis.Topology == Cluster {
-		wg.Go(func() { newAttendants(s.opt, s.queue).run(l.ctx, addr) })
+		wg.Go(func() { newAttendants(s.opt, s.queue, l, addr).run(l.ctx) })
 	}
 	l.fail(s.read(l))
 	wg.Wait()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -140,7 +141,8 @@ type streamReader struct {
 	stream int // number in items, from 1
 
 	client redis.UniversalClient
-	server string // that client leads to, with sentinels
+	server string     // that client leads to, with sentinels
+	moved  chan error // says that another server is the master now; nil: no sentinels
 
 	at      position
 	from    string // the server that had the last page; empty: there is but one
@@ -167,13 +169,45 @@ func (r *streamReader) serve(ctx context.Context) error {
 	o.Addr = addr
 	master := redis.NewClient(o)
 	defer master.Close()
-	r.client, r.server = master, addr
+	r.client, r.server, r.moved = master, addr, make(chan error, 1)
 	answer, cancel := context.WithTimeout(ctx, opt.impatient().DialTimeout)
 	defer cancel()
 	if err := master.Ping(answer).Err(); err != nil && !isRedis(err) { // a refusal is an answer, too
 		return err
 	}
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	watching.Go(func() { r.source.watch(ctx, addr, r.moved) })
 	return r.read(ctx)
+}
+
+// watch asks the sentinels again and again where the master is, until ctx ends or it is
+// not addr any more: a master that they could not reach when they chose another one may
+// still answer here, and never hear that it is none.
+func (s *streamSource) watch(ctx context.Context, addr string, moved chan<- error) {
+	opt, silent := s.opt.Redis.impatient(), false
+	look := time.NewTicker(opt.Canary / 2)
+	defer look.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
+		}
+		now, err := opt.findMaster(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil && now != addr:
+			moved <- fmt.Errorf("the sentinels' master is %s, no longer %s", now, addr)
+			return
+		case err != nil && !silent:
+			s.opt.Log.Warn("redis sentinels do not tell the master, staying with the one they told", zap.String("addr", addr), zap.Error(plain(err)))
+		}
+		silent = err != nil
+	}
 }
 
 // signing is a hook of the client of one node of a cluster. It writes the node's address
@@ -199,6 +233,11 @@ func (addr signing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 // out 1 — an entry of a stream becomes an item of the queue.
 func (r *streamReader) read(ctx context.Context) error {
 	for ctx.Err() == nil {
+		select {
+		case err := <-r.moved:
+			return err
+		default:
+		}
 		page, err := r.page(ctx)
 		if err != nil {
 			return err
