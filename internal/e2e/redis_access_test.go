@@ -87,6 +87,9 @@ func (g *guarded) serves(common []string, source guardedSource) {
 	}
 	if g.mode == "cluster" {
 		g.each(append([]string{"ACL", "SETUSER", "gateway"}, rightsOf(g.T, "mode cluster")[0]...)...)
+		if source.name == "pubsub" {
+			g.each(append([]string{"ACL", "SETUSER", "gateway"}, rightsOf(g.T, "source pubsub, mode cluster")[0]...)...)
+		}
 	}
 	g.each("ACL", "LOG", "RESET")
 	gw := serve(g.T, g.settings(common, source.name))
