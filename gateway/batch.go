@@ -28,7 +28,7 @@ type plainFrame struct {
 }
 
 // build is out 5 — it turns entries, in their order, into the plaintexts of a few
-// frames in the loop's arena. Ticks were encoded once per gateway and are copied.
+// frames in the loop's arena, once for all sessions that get the same.
 // With a compressor it first puts ticks that may be compressed together side by
 // side, in entries itself.
 func (l *loop) build(entries []entry, with *compressor) {

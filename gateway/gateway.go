@@ -6,7 +6,7 @@
 // The two flows, step by step (docs/architecture.md has the same list):
 //
 //	out 4  cohort.go   ticks collect once per cohort of like sessions
-//	out 5  batch.go    a batch joins ticks that were encoded once per gateway
+//	out 5  batch.go    a batch is encoded once for all sessions of a cohort
 //	out 6  compress.go compressed once per cohort, if the clients want it
 //	out 7  deliver.go  sealed once per session into the loop's scratch buffer
 //	out 8  deliver.go  one write per session and flush
