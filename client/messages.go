@@ -10,11 +10,7 @@ import (
 func (c *Conn) begin(q queued) error {
 	switch m := q.frame.GetMessage().(type) {
 	case *wire.ServerFrame_Batch:
-		c.moveCursor(m.Batch.GetCursor())
-		var err error
-		c.entries, err = c.split.Split(m.Batch)
-		c.at = 0
-		return err
+		return c.beginBatch(m.Batch)
 	case *wire.ServerFrame_Subscribed:
 		if q.unasked {
 			c.events = append(c.events, &Subscribed{Filters: m.Subscribed.GetFilters()})
@@ -39,6 +35,21 @@ func (c *Conn) begin(q queued) error {
 		refused := refusedBy(m.Error)
 		c.events = append(c.events, &refused)
 	}
+	return nil
+}
+
+// beginBatch gets ready to work through a batch, after all checks that it has to
+// pass (docs/protocol.md section 6.4). Of one that fails nothing is used.
+func (c *Conn) beginBatch(b *wire.Batch) error {
+	entries, err := c.split.Split(b)
+	if err == nil {
+		err = c.view.announcedAll(b)
+	}
+	if err != nil {
+		return err
+	}
+	c.entries, c.at = entries, 0
+	c.moveCursor(b.GetCursor())
 	return nil
 }
 

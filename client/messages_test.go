@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -44,10 +45,7 @@ func interpret(c *Conn, frames ...*wire.ServerFrame) (events []string, err error
 			return events, err
 		}
 		for {
-			e, err := c.step()
-			if err != nil {
-				return events, err
-			}
+			e := c.step()
 			if e == nil {
 				break
 			}
@@ -95,17 +93,77 @@ func TestGapsThatAreToldAndFound(t *testing.T) {
 
 func TestMessagesOfTopicsThatWereNeverAnnounced(t *testing.T) {
 	for name, f := range map[string]*wire.ServerFrame{
-		"gap":                gapFrame(9, 7, 1, 2),
-		"gap backwards":      gapFrame(1, 7, 3, 2),
-		"gap without end":    gapFrame(1, 7, 3, math.MaxUint64),
-		"head":               heartbeatFrame(topicHead(9, 1)),
-		"head without after": heartbeatFrame(topicHead(1, math.MaxUint64)),
-		"notice":             noticeFrame(&wire.Notice{Kind: wire.Notice_KIND_SOURCE_LOST, Topics: []uint32{9}}),
+		"gap":               gapFrame(9, 7, 1, 2),
+		"gap backwards":     gapFrame(1, 7, 3, 2),
+		"gap up to 2^53":    gapFrame(1, 7, 3, wire.MaxNumber+1),
+		"gap up to 2^64-1":  gapFrame(1, 7, 3, math.MaxUint64),
+		"gap of epoch 2^53": gapFrame(1, wire.MaxNumber+1, 3, 4),
+		"head":              heartbeatFrame(topicHead(9, 1)),
+		"head of 2^53":      heartbeatFrame(topicHead(1, wire.MaxNumber+1)),
+		"head of 2^64-1":    heartbeatFrame(topicHead(1, math.MaxUint64)),
+		"state of 2^53":     subscribedFrame(1, []string{"b"}, state(2, "b", 7, wire.MaxNumber+1)),
+		"state, epoch 2^53": subscribedFrame(1, []string{"b"}, state(2, "b", wire.MaxNumber+1, 1)),
+		"value of 2^53":     snapshotFrame(&wire.Value{Topic: 1, Epoch: 7, Seq: wire.MaxNumber + 1}),
+		"value, epoch 2^53": snapshotFrame(&wire.Value{Topic: 1, Epoch: wire.MaxNumber + 1, Seq: 1}),
+		"notice":            noticeFrame(&wire.Notice{Kind: wire.Notice_KIND_SOURCE_LOST, Topics: []uint32{9}}),
 	} {
 		c := newConn(&link{})
 		if _, err := interpret(c, subscribedFrame(1, []string{"a"}, state(1, "a", 7, 1)), f); !errors.Is(err, errSequence) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestABatchIsCheckedBeforeItIsUsed: of a batch that must not be, no event, no
+// position and no cursor comes, wherever in it the fault is.
+func TestABatchIsCheckedBeforeItIsUsed(t *testing.T) {
+	good := tickItem(1, 1, 0, "one")
+	reset := func(topic uint32, epoch, next uint64) wire.BatchItem {
+		return wire.BatchItem{Topic: topic, Reset: &wire.BatchReset{Epoch: epoch, NextSeq: next}}
+	}
+	noTick := batchFrame(t, good, tickItem(1, 2, 0, "two"))
+	b := noTick.GetBatch()
+	b.Topics, b.Firsts, b.Order = append(b.Topics, 99), append(b.Firsts, 1), []uint32{0, 0}
+	for name, f := range map[string]*wire.ServerFrame{
+		"a tick of a topic that was never announced": batchFrame(t, good, tickItem(99, 1, 0, "never")),
+		"a reset of one":                                 batchFrame(t, good, reset(99, 8, 1)),
+		"one without a tick":                             noTick,
+		"more skipped than there is":                     batchFrame(t, good, tickItem(1, 5, 6, "x")),
+		"a sequence number of 2^53":                      batchFrame(t, good, tickItem(1, wire.MaxNumber+1, 0, "x")),
+		"a sequence number of 2^64-1":                    batchFrame(t, good, tickItem(1, math.MaxUint64, 0, "x")),
+		"one of a topic that is not held":                batchFrame(t, good, tickItem(2, wire.MaxNumber+1, 0, "x")),
+		"a reset to a sequence number of 2^53":           batchFrame(t, good, reset(1, 8, wire.MaxNumber+1)),
+		"a reset to an epoch of 2^53":                    batchFrame(t, good, reset(1, wire.MaxNumber+1, 1)),
+		"a sequence number of 2^53, after the last good": batchFrame(t, tickItem(1, wire.MaxNumber, 0, "x"), tickItem(1, wire.MaxNumber+1, 0, "x")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newConn(&link{})
+			if _, err := interpret(c, subscribedFrame(1, []string{"a", "b"}, state(1, "a", 7, 1), state(2, "b", 7, 1))); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.view.release([]string{"b"}); err != nil {
+				t.Fatal(err)
+			}
+			f.GetBatch().Cursor = []byte("behind")
+			events, err := interpret(c, f)
+			if !errors.Is(err, errSequence) && !errors.Is(err, wire.ErrBatch) || len(events) > 0 {
+				t.Errorf("events %q, %v", events, err)
+			}
+			if c.step() != nil || c.Ready() || c.Cursor() != nil || c.view.topics[1].next != 1 || c.Stats().Ticks != 0 {
+				t.Errorf("something of it was used: cursor %q, %+v", c.Cursor(), c.view.topics[1])
+			}
+		})
+	}
+}
+
+// TestTheGreatestNumbers: what docs/protocol.md allows is taken.
+func TestTheGreatestNumbers(t *testing.T) {
+	c := newConn(&link{})
+	const most = wire.MaxNumber
+	got, err := interpret(c, subscribedFrame(1, []string{"a"}, state(1, "a", most, most)), batchFrame(t, tickItem(1, most, most, "x")),
+		gapFrame(1, most, most, most), heartbeatFrame(topicHead(1, most)))
+	if err != nil || len(got) != 3 || !strings.Contains(got[1], `/9007199254740991 -9007199254740991 m0 "x"`) {
+		t.Errorf("%q, %v", got, err)
 	}
 }
 
@@ -190,10 +248,7 @@ func (u *upstream) frame(f *wire.ServerFrame) {
 		u.t.Fatal(err)
 	}
 	for {
-		e, err := u.conn.step()
-		if err != nil {
-			u.t.Fatal(err)
-		}
+		e := u.conn.step()
 		if e == nil {
 			return
 		}

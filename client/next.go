@@ -13,9 +13,8 @@ import (
 // returned, Next returns why: a *ClosedError, or ErrClosed after Close.
 func (c *Conn) Next(ctx context.Context) (Event, error) {
 	for {
-		event, err := c.step()
-		if event != nil || err != nil {
-			return event, err
+		if event := c.step(); event != nil {
+			return event, nil
 		}
 		begun, err := c.dequeue()
 		if err != nil {
@@ -81,45 +80,38 @@ func (c *Conn) dequeue() (bool, error) {
 }
 
 // step returns the next event of the message in progress, or nil at its end.
-func (c *Conn) step() (Event, error) {
+func (c *Conn) step() Event {
 	if len(c.events) > 0 {
 		event := c.events[0]
 		if c.events = c.events[1:]; len(c.events) == 0 {
 			c.events = nil
 		}
-		return event, nil
+		return event
 	}
 	for c.at < len(c.entries) {
 		e := &c.entries[c.at]
 		c.at++
-		event, err := c.entry(e)
-		if err != nil {
-			return nil, c.violated(err)
-		}
-		if event != nil {
-			return event, nil
+		if event := c.entry(e); event != nil {
+			return event
 		}
 	}
-	return nil, nil
+	return nil
 }
 
 // entry makes an event of one entry of a batch: nil if it says nothing new. A
 // gap is returned first, and its tick left for the next step.
-func (c *Conn) entry(e *wire.Entry) (Event, error) {
+func (c *Conn) entry(e *wire.Entry) Event {
 	if r := e.Reset; r != nil {
-		p, err := c.view.reset(e.Topic, r)
+		p := c.view.reset(e.Topic, r)
 		if p == nil {
-			return nil, err
+			return nil
 		}
-		return c.reset(&Reset{Topic: p.name, Epoch: p.epoch, NextSeq: p.next, Cause: r.GetCause()}), nil
+		return c.reset(&Reset{Topic: p.name, Epoch: p.epoch, NextSeq: p.next, Cause: r.GetCause()})
 	}
-	p, v, err := c.view.tick(e)
-	if err != nil {
-		return nil, err
-	}
+	p, v := c.view.tick(e)
 	if v.discard {
 		c.counts.discarded.Add(1)
-		return nil, nil
+		return nil
 	}
 	c.counts.ticks.Add(1)
 	c.counts.bytes.Add(uint64(len(e.Payload)))
@@ -135,7 +127,7 @@ func (c *Conn) entry(e *wire.Entry) (Event, error) {
 	}
 	if v.gap {
 		c.events = append(c.events, &c.tick)
-		return c.gap(&Gap{Topic: p.name, Epoch: p.epoch, From: v.from, To: v.to}), nil
+		return c.gap(&Gap{Topic: p.name, Epoch: p.epoch, From: v.from, To: v.to})
 	}
-	return &c.tick, nil
+	return &c.tick
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // errSequence reports ticks that the gateway cannot have meant: a topic it never
-// announced, or numbers that contradict themselves.
+// announced, or numbers that contradict themselves or are above wire.MaxNumber.
 var errSequence = errors.New("tick that was never announced")
 
 // position is where a client stands in one topic.
@@ -31,7 +31,7 @@ type verdict struct {
 
 // advance applies the sequence rule of docs/protocol.md section 6 to a tick
 // that covers [seq-skipped, seq], and moves the position behind it. It expects
-// skipped <= seq.
+// skipped <= seq <= wire.MaxNumber.
 func (p *position) advance(seq, skipped uint64) verdict {
 	first := seq - skipped
 	switch {
@@ -49,7 +49,7 @@ func (p *position) advance(seq, skipped uint64) verdict {
 }
 
 // lose applies that the ticks up to to will not come, whatever was seen of them.
-// It expects to < MaxUint64.
+// It expects to <= wire.MaxNumber.
 func (p *position) lose(to uint64) verdict {
 	if to < p.next {
 		return verdict{}
@@ -124,6 +124,8 @@ const (
 func (v *view) announce(s *wire.TopicState) (announced, error) {
 	p := v.topics[s.GetNumber()]
 	switch {
+	case s.GetEpoch() > wire.MaxNumber || s.GetNextSeq() > wire.MaxNumber:
+		return 0, fmt.Errorf("%w: %q begins at %d of epoch %d", errSequence, s.GetName(), s.GetNextSeq(), s.GetEpoch())
 	case p == nil:
 		if err := topic.ValidName(s.GetName()); err != nil {
 			return 0, err
@@ -164,26 +166,37 @@ func (v *view) value(x *wire.Value) (string, error) {
 	switch {
 	case p == nil:
 		return "", fmt.Errorf("%w: value of topic %d", errSequence, x.GetTopic())
+	case x.GetEpoch() > wire.MaxNumber || x.GetSeq() > wire.MaxNumber:
+		return "", fmt.Errorf("%w: value %d of epoch %d of %q", errSequence, x.GetSeq(), x.GetEpoch(), p.name)
 	case !p.held:
 		return "", nil
 	}
 	return p.name, nil
 }
 
-// tick applies a tick. The position is nil when the tick is not wanted
-// any more; its epoch and name are valid until the next call.
-func (v *view) tick(e *wire.Entry) (*position, verdict, error) {
+// announcedAll tells whether all topics of a batch have been announced.
+func (v *view) announcedAll(b *wire.Batch) error {
+	for _, number := range b.GetTopics() {
+		if v.topics[number] == nil {
+			return fmt.Errorf("%w: topic %d", errSequence, number)
+		}
+	}
+	for _, r := range b.GetResets() {
+		if v.topics[r.GetTopic()] == nil {
+			return fmt.Errorf("%w: reset of topic %d", errSequence, r.GetTopic())
+		}
+	}
+	return nil
+}
+
+// tick applies a tick of a batch that was checked. The position is nil when the
+// tick is not wanted any more; its epoch and name are valid until the next call.
+func (v *view) tick(e *wire.Entry) (*position, verdict) {
 	p := v.topics[e.Topic]
-	if p == nil {
-		return nil, verdict{}, fmt.Errorf("%w: topic %d", errSequence, e.Topic)
-	}
-	if e.Skipped > e.Seq || e.Seq+1 == 0 {
-		return nil, verdict{}, fmt.Errorf("%w: %q %d, skipped %d", errSequence, p.name, e.Seq, e.Skipped)
-	}
 	if !p.held {
-		return nil, verdict{discard: true}, nil
+		return nil, verdict{discard: true}
 	}
-	return p, p.advance(e.Seq, e.Skipped), nil
+	return p, p.advance(e.Seq, e.Skipped)
 }
 
 // gap applies a gap that the gateway tells. It covers everything up to its end
@@ -193,8 +206,8 @@ func (v *view) gap(g *wire.Gap) (*position, verdict, error) {
 	switch {
 	case p == nil:
 		return nil, verdict{}, fmt.Errorf("%w: gap of topic %d", errSequence, g.GetTopic())
-	case g.GetFrom() > g.GetTo() || g.GetTo()+1 == 0:
-		return nil, verdict{}, fmt.Errorf("%w: %q, gap from %d to %d", errSequence, p.name, g.GetFrom(), g.GetTo())
+	case g.GetFrom() > g.GetTo() || g.GetTo() > wire.MaxNumber || g.GetEpoch() > wire.MaxNumber:
+		return nil, verdict{}, fmt.Errorf("%w: %q, gap from %d to %d of epoch %d", errSequence, p.name, g.GetFrom(), g.GetTo(), g.GetEpoch())
 	case !p.held || p.epoch != g.GetEpoch(): // a reset has told of an earlier epoch's loss
 		return nil, verdict{}, nil
 	}
@@ -207,7 +220,7 @@ func (v *view) head(h *wire.TopicHead) (*position, verdict, error) {
 	switch {
 	case p == nil:
 		return nil, verdict{}, fmt.Errorf("%w: head of topic %d", errSequence, h.GetTopic())
-	case h.GetSeq()+1 == 0:
+	case h.GetSeq() > wire.MaxNumber:
 		return nil, verdict{}, fmt.Errorf("%w: %q, head %d", errSequence, p.name, h.GetSeq())
 	case !p.held:
 		return nil, verdict{}, nil
@@ -231,16 +244,14 @@ func (v *view) names(numbers []uint32) ([]string, error) {
 	return names, nil
 }
 
-// reset applies a change of epoch. The position is nil when it says nothing
-// new: the topic is not held, or was announced under this epoch already.
-func (v *view) reset(number uint32, r *wire.Reset) (*position, error) {
+// reset applies a change of epoch, of a batch that was checked. The position is
+// nil when it says nothing new: the topic is not held, or was announced under
+// this epoch already.
+func (v *view) reset(number uint32, r *wire.Reset) *position {
 	p := v.topics[number]
-	switch {
-	case p == nil:
-		return nil, fmt.Errorf("%w: reset of topic %d", errSequence, number)
-	case !p.held || p.epoch == r.GetEpoch():
-		return nil, nil
+	if !p.held || p.epoch == r.GetEpoch() {
+		return nil
 	}
 	p.epoch, p.next = r.GetEpoch(), r.GetNextSeq()
-	return p, nil
+	return p
 }

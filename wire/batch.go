@@ -142,8 +142,7 @@ func (j *Joiner) addTick(it *BatchItem) {
 	j.order.add(uint64(place))
 	j.skipped.add(it.Skipped)
 	j.steps.add(protowire.EncodeZigZag(int64(first - g.next)))
-	if int(place) == at {
-		j.unordered = j.unordered || j.lead < at
+	if int(place) == at { // so is every tick before: the first of its topic
 		j.lead++
 	} else {
 		j.unordered = j.unordered || int(place) != j.lead-1

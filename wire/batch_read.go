@@ -8,6 +8,10 @@ import (
 // ErrBatch reports a Batch that contradicts itself.
 var ErrBatch = errors.New("malformed batch")
 
+// MaxNumber is the greatest sequence number and epoch (docs/protocol.md section 6.4):
+// what JavaScript holds exactly. No gateway comes to it.
+const MaxNumber = 1<<53 - 1
+
 // Entry is a tick or a reset of a Batch.
 type Entry struct {
 	Topic      uint32
@@ -33,7 +37,7 @@ type section struct {
 
 // Split returns the entries of a batch in their order, which are valid until the
 // next call. Payloads alias b.Payloads and cannot be grown into one another. The
-// error is ErrBatch if the batch contradicts itself.
+// error is ErrBatch if the batch contradicts itself or has a number above MaxNumber.
 func (s *Splitter) Split(b *Batch) ([]Entry, error) {
 	clear(s.entries)
 	s.entries = s.entries[:0]
@@ -56,7 +60,7 @@ func (s *Splitter) Split(b *Batch) ([]Entry, error) {
 		}
 		left -= size
 		e := s.tick(b, i, size)
-		if e.Skipped > e.Seq {
+		if e.Skipped > e.Seq || e.Seq > MaxNumber {
 			return nil, fmt.Errorf("%w: tick %d skips %d before sequence number %d", ErrBatch, i, e.Skipped, e.Seq)
 		}
 		e.ReceivedUS = received
@@ -68,7 +72,7 @@ func (s *Splitter) Split(b *Batch) ([]Entry, error) {
 	return s.entries, nil
 }
 
-// ticks is how many there are, if the columns agree on it.
+// ticks is how many there are, if the columns agree on it and no reset goes too far.
 func (b *Batch) ticks() (n int, err error) {
 	topics := len(b.GetTopics())
 	if topics > 0 {
@@ -83,6 +87,11 @@ func (b *Batch) ticks() (n int, err error) {
 	case !fits(len(b.GetOrder()), n) || !fits(len(b.GetSkipped()), n) || !fits(len(b.GetSteps()), n) || !fits(len(b.GetDeltas()), n-1):
 		err = fmt.Errorf("%w: %d ticks, and order, deltas, skipped and steps of %d, %d, %d and %d",
 			ErrBatch, n, len(b.GetOrder()), len(b.GetDeltas()), len(b.GetSkipped()), len(b.GetSteps()))
+	}
+	for _, r := range b.GetResets() {
+		if r.GetEpoch() > MaxNumber || r.GetNextSeq() > MaxNumber {
+			err = fmt.Errorf("%w: a reset to epoch %d and sequence number %d", ErrBatch, r.GetEpoch(), r.GetNextSeq())
+		}
 	}
 	return n, err
 }
@@ -99,7 +108,7 @@ func (s *Splitter) section(b *Batch, n int) error {
 		if i < n-1 {
 			size = uint64(b.Sizes[i])
 		}
-		if place >= len(s.sections) || size > left {
+		if uint64(place) >= uint64(len(s.sections)) || size > left {
 			return fmt.Errorf("%w: tick %d is of topic %d of %d, and of %d bytes of %d", ErrBatch, i, place, len(s.sections), size, left)
 		}
 		s.sections[place].at += int(size)
@@ -116,12 +125,12 @@ func (s *Splitter) section(b *Batch, n int) error {
 	return nil
 }
 
-// place is a tick's topic among the batch's.
-func (b *Batch) place(tick int) int {
+// place is a tick's topic among the batch's. What order says may be more than an int holds.
+func (b *Batch) place(tick int) uint32 {
 	if len(b.Order) > 0 {
-		return int(b.Order[tick])
+		return b.Order[tick]
 	}
-	return min(tick, len(b.Topics)-1)
+	return uint32(min(tick, len(b.Topics)-1))
 }
 
 // tick is the next one of its topic, without its time.

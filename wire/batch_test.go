@@ -108,7 +108,7 @@ var batches = []struct {
 		{topic: 1, seq: 41, payload: []byte("a"), received: someUS},
 		{topic: 2, seq: 8, payload: bytes.Repeat([]byte{0xff}, 200), received: someUS + 15, skipped: 3},
 		{topic: 1, seq: 42, payload: nil, received: someUS + 15},
-		{topic: math.MaxUint32, seq: math.MaxUint64, payload: []byte{0}, received: someUS + 90, skipped: math.MaxUint64},
+		{topic: math.MaxUint32, seq: MaxNumber, payload: []byte{0}, received: someUS + 90, skipped: MaxNumber},
 	}},
 	{"two topics, and a reset of a third", []entry{
 		{topic: 1, seq: 41, payload: []byte(`{"bid":1}`), received: 1_000_000},
@@ -158,6 +158,11 @@ var batches = []struct {
 		{topic: 3, seq: 9, payload: []byte("before"), received: someUS},
 		{topic: 3, reset: &Reset{Epoch: 5, NextSeq: 1, Cause: Cause_CAUSE_SOURCE_OVERFLOW}},
 		{topic: 3, seq: 1, payload: []byte("after"), received: someUS + 1},
+	}},
+	{"the greatest numbers", []entry{
+		{topic: 3, seq: MaxNumber, payload: []byte("last"), received: someUS},
+		{topic: 3, reset: &Reset{Epoch: MaxNumber, NextSeq: MaxNumber}},
+		{topic: 3, seq: MaxNumber, skipped: MaxNumber, payload: []byte("last"), received: someUS},
 	}},
 	{"only resets", []entry{{topic: 1, reset: &Reset{}}, {topic: 2, reset: &Reset{Epoch: 1}}}},
 	{"largest tick", []entry{{topic: 1, seq: 1, payload: make([]byte, MaxTick), received: someUS}}},
@@ -293,35 +298,48 @@ func TestSplit(t *testing.T) {
 	}
 }
 
+// fullSizes are together more than 32 bits hold.
+var fullSizes = []uint32{math.MaxUint32, math.MaxUint32, math.MaxUint32, math.MaxUint32, math.MaxUint32}
+
+// contradictions are batches that no receiver may use anything of.
+var contradictions = []struct {
+	name  string
+	batch *Batch
+}{
+	{"too few bytes", &Batch{Topics: []uint32{1}, Firsts: []uint64{1}, Sizes: []uint32{2}, Payloads: []byte("x")}},
+	{"bytes, no ticks", &Batch{Payloads: []byte("x")}},
+	{"sizes, no topics", &Batch{Sizes: []uint32{0}}},
+	{"order, no topics", &Batch{Order: []uint32{0}}},
+	{"deltas, no topics", &Batch{Deltas: []int64{0}}},
+	{"more topics than ticks", &Batch{Topics: []uint32{1, 2}, Firsts: []uint64{1, 1}}},
+	{"a topic without a number", &Batch{Topics: []uint32{1, 2}, Firsts: []uint64{1}, Sizes: []uint32{0}}},
+	{"a number without a topic", &Batch{Topics: []uint32{1}, Firsts: []uint64{1, 2}, Sizes: []uint32{0}}},
+	{"sum over 32 bits", &Batch{Topics: []uint32{1}, Firsts: []uint64{1}, Sizes: fullSizes, Payloads: []byte("x")}},
+	{"size of 31 bits", &Batch{Topics: []uint32{1}, Firsts: []uint64{1}, Sizes: []uint32{1 << 31}, Payloads: []byte("x")}},
+	{"short order", &Batch{Topics: []uint32{1, 2}, Firsts: []uint64{1, 1}, Sizes: []uint32{0}, Order: []uint32{0}}},
+	{"long order", &Batch{Topics: []uint32{1}, Firsts: []uint64{1}, Order: []uint32{0, 0}}},
+	{"order of no topic", &Batch{Topics: []uint32{1}, Firsts: []uint64{1}, Order: []uint32{1}}},
+	{"order beyond 31 bits", &Batch{Topics: []uint32{1}, Firsts: []uint64{1}, Order: []uint32{1 << 31}}},
+	{"order of 32 bits", &Batch{Topics: []uint32{1}, Firsts: []uint64{1}, Order: []uint32{math.MaxUint32}}},
+	{"long deltas", &Batch{Topics: []uint32{1}, Firsts: []uint64{1}, Deltas: []int64{1}}},
+	{"short skipped", &Batch{Topics: []uint32{1}, Firsts: []uint64{1}, Sizes: []uint32{0}, Skipped: []uint64{1}}},
+	{"long steps", &Batch{Topics: []uint32{1}, Firsts: []uint64{1}, Steps: []int64{0, 1}}},
+	{"skipped above seq", &Batch{Topics: []uint32{1}, Firsts: []uint64{4}, Skipped: []uint64{5}, Steps: []int64{-5}}},
+	{"reset behind all", &Batch{Topics: []uint32{1}, Firsts: []uint64{4}, Resets: []*Reset{{At: 2}}}},
+	{"resets out of order", &Batch{Topics: []uint32{1}, Firsts: []uint64{4}, Resets: []*Reset{{At: 1}, {At: 0}}}},
+	{"skipped around 64 bits", &Batch{Topics: []uint32{1}, Firsts: []uint64{4}, Skipped: []uint64{math.MaxUint64}}},
+	{"seq of 2^53", &Batch{Topics: []uint32{1}, Firsts: []uint64{MaxNumber}, Skipped: []uint64{1}}},
+	{"seq of 2^53, after one that may be", &Batch{Topics: []uint32{1}, Firsts: []uint64{MaxNumber}, Sizes: []uint32{0}}},
+	{"seq of 2^64-1", &Batch{Topics: []uint32{1}, Firsts: []uint64{math.MaxUint64}}},
+	{"step before 0", &Batch{Topics: []uint32{1}, Firsts: []uint64{4}, Steps: []int64{-5}}},
+	{"reset to a next_seq of 2^53", &Batch{Resets: []*Reset{{Topic: 1, Epoch: 1, NextSeq: MaxNumber + 1}}}},
+	{"reset to an epoch of 2^53", &Batch{Resets: []*Reset{{Topic: 1, Epoch: MaxNumber + 1, NextSeq: 1}}}},
+}
+
 func TestSplitRefusesContradictions(t *testing.T) {
-	full := make([]uint32, 5)
-	for i := range full {
-		full[i] = math.MaxUint32
-	}
-	tests := map[string]*Batch{
-		"too few bytes":            {Topics: []uint32{1}, Firsts: []uint64{1}, Sizes: []uint32{2}, Payloads: []byte("x")},
-		"bytes, no ticks":          {Payloads: []byte("x")},
-		"sizes, no topics":         {Sizes: []uint32{0}},
-		"order, no topics":         {Order: []uint32{0}},
-		"deltas, no topics":        {Deltas: []int64{0}},
-		"more topics than ticks":   {Topics: []uint32{1, 2}, Firsts: []uint64{1, 1}},
-		"a topic without a number": {Topics: []uint32{1, 2}, Firsts: []uint64{1}, Sizes: []uint32{0}},
-		"a number without a topic": {Topics: []uint32{1}, Firsts: []uint64{1, 2}, Sizes: []uint32{0}},
-		"sum over 32 bits":         {Topics: []uint32{1}, Firsts: []uint64{1}, Sizes: full, Payloads: []byte("x")},
-		"short order":              {Topics: []uint32{1, 2}, Firsts: []uint64{1, 1}, Sizes: []uint32{0}, Order: []uint32{0}},
-		"long order":               {Topics: []uint32{1}, Firsts: []uint64{1}, Order: []uint32{0, 0}},
-		"order of no topic":        {Topics: []uint32{1}, Firsts: []uint64{1}, Order: []uint32{1}},
-		"long deltas":              {Topics: []uint32{1}, Firsts: []uint64{1}, Deltas: []int64{1}},
-		"short skipped":            {Topics: []uint32{1}, Firsts: []uint64{1}, Sizes: []uint32{0}, Skipped: []uint64{1}},
-		"long steps":               {Topics: []uint32{1}, Firsts: []uint64{1}, Steps: []int64{0, 1}},
-		"skipped above seq":        {Topics: []uint32{1}, Firsts: []uint64{4}, Skipped: []uint64{5}, Steps: []int64{-5}},
-		"seq beyond the last":      {Topics: []uint32{1}, Firsts: []uint64{4}, Skipped: []uint64{math.MaxUint64}},
-		"reset behind all":         {Topics: []uint32{1}, Firsts: []uint64{4}, Resets: []*Reset{{At: 2}}},
-		"resets out of order":      {Topics: []uint32{1}, Firsts: []uint64{4}, Resets: []*Reset{{At: 1}, {At: 0}}},
-	}
-	for name, b := range tests {
-		if entries, err := new(Splitter).Split(b); !errors.Is(err, ErrBatch) || entries != nil {
-			t.Errorf("%s: %v, %v; want ErrBatch", name, entries, err)
+	for _, c := range contradictions {
+		if entries, err := new(Splitter).Split(c.batch); !errors.Is(err, ErrBatch) || entries != nil {
+			t.Errorf("%s: %v, %v; want ErrBatch", c.name, entries, err)
 		}
 	}
 }
@@ -355,7 +373,7 @@ func FuzzBatchFrame(f *testing.F) {
 			t.Errorf("parsed %v, want %v", frame.GetBatch(), want)
 		}
 		for _, e := range entries {
-			if e.skipped > e.seq {
+			if e.skipped > e.seq || e.seq > MaxNumber || e.reset.GetEpoch() > MaxNumber {
 				return
 			}
 		}

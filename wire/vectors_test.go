@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"flag"
 	"os"
 	"testing"
@@ -59,6 +60,7 @@ type vectors struct {
 	Client  []frameVector   `json:"client_frames"`
 	Server  []frameVector   `json:"server_frames"`
 	Batches []batchVector   `json:"batches"`
+	Bad     []refusedVector `json:"refused_batches"`
 	Goodbye []frameVector   `json:"goodbyes"`
 	Refused []refusedVector `json:"refused"`
 }
@@ -107,7 +109,8 @@ func protoJSON(t *testing.T, m proto.Message) json.RawMessage {
 
 func buildVectors(t *testing.T) vectors {
 	v := vectors{Comment: "Plaintexts of records in the push role, docs/protocol.md sections 5 and 6. " +
-		"Unsigned and signed 64-bit numbers are strings, times of receipt count from clock_us. A decoder refuses everything under refused, in both directions."}
+		"Unsigned and signed 64-bit numbers are strings, times of receipt count from clock_us. A decoder refuses everything under refused, in both directions. " +
+		"Under refused_batches is what can be decoded, and nothing of it may be used (6.4)."}
 	for _, c := range clientFrameCases {
 		plaintext, err := AppendClientFrame(nil, c.frame, c.padTo)
 		if err != nil {
@@ -124,6 +127,13 @@ func buildVectors(t *testing.T) vectors {
 	}
 	for _, c := range batches[:len(batches)-1] { // the last is 1 MiB
 		v.Batches = append(v.Batches, buildBatchVector(t, c.name, c.entries))
+	}
+	for _, c := range contradictions {
+		plaintext, err := AppendServerFrame(nil, &ServerFrame{Message: &ServerFrame_Batch{Batch: c.batch}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.Bad = append(v.Bad, refusedVector{c.name, hex.EncodeToString(plaintext)})
 	}
 	bye := &Goodbye{Code: uint32(CloseRestart), Text: "gateway restarts", ReconnectAfterMs: 1500}
 	plaintext, err := AppendGoodbye(nil, bye)
@@ -198,6 +208,15 @@ func TestVectors(t *testing.T) {
 	}
 	for _, c := range v.Batches {
 		checkBatchVector(t, c)
+	}
+	for _, c := range v.Bad {
+		frame, err := ParseServerFrame(unhex(t, c.Plaintext))
+		if err != nil {
+			t.Errorf("%s: %v", c.Name, err)
+		}
+		if entries, err := new(Splitter).Split(frame.GetBatch()); !errors.Is(err, ErrBatch) {
+			t.Errorf("%s: taken as %v, %v", c.Name, entries, err)
+		}
 	}
 	for _, c := range v.Refused {
 		_, errClient := ParseClientFrame(unhex(t, c.Plaintext))

@@ -23,7 +23,7 @@ from dissononce.processing.impl.symmetricstate import SymmetricState
 
 from sealcast import ProtocolError, handshake, messages, records
 from sealcast.client import Ended, Refused, Session
-from sealcast.topics import View, match
+from sealcast.topics import View, match, split
 
 KEY = X25519DH().generate_keypair()
 PIN = bytes(KEY.public.data)
@@ -182,6 +182,20 @@ class TestSession(unittest.IsolatedAsyncioTestCase):
         self.assertEqual([(e["kind"], e["topics"]) for e in events if e.get("event") == "notice"], [("source_lost", ["a"])])
         self.assertEqual(session.view.positions(), [{"topic": "a", "epoch": 5, "seq": 12}])
         self.assertEqual(session.cursor, b"c2")
+
+    async def test_a_bad_batch_moves_no_cursor(self) -> None:
+        async def script(g: Gateway) -> None:
+            await g.handshake()
+            await g.introduce()
+            await g.send("batch", {"cursor": b"good"})
+            await g.send("batch", batch(tick(9, 1)) | {"cursor": b"bad"})
+
+        async with serving(script) as (url, errors):
+            session = await Session.dial(url, [PIN])
+            with self.assertRaises(ProtocolError):
+                async for _ in session.events():
+                    pass
+        self.assertEqual((session.cursor, errors), (b"good", []))
 
     async def test_recovery(self) -> None:
         since = [{"topic": name, "epoch": 5, "seq": 3} for name in "abcd"]
@@ -388,6 +402,57 @@ class TestView(unittest.TestCase):
         ):
             with self.subTest(message), self.assertRaises(ProtocolError):
                 list(self.view.batch(decoded(message)))
+
+    def test_of_a_bad_batch_nothing_is_used(self) -> None:
+        def reset(topic: int, epoch: int, next_seq: int) -> dict:
+            return {"resets": [{"topic": topic, "epoch": epoch, "next_seq": next_seq, "at": 1}]}
+
+        good, beyond = tick(1, 5), 2**53
+        list(self.view.announced([{"number": 2, "name": "b", "epoch": 7, "next_seq": 5}]))
+        self.view.topics[2].held = False
+        for message in (
+            batch(good, tick(9, 1)), batch(good) | reset(9, 8, 1), batch(good, tick(1, 6)) | {"topics": [1, 9], "firsts": [5, 1]},
+            batch(good, tick(1, beyond)), batch(good, tick(1, 2**64 - 1)), batch(good, tick(2, beyond)), batch(good) | reset(1, 8, beyond),
+            batch(good) | reset(1, beyond, 1), batch(good) | reset(2, 8, beyond),
+        ):
+            with self.subTest(message):
+                told = []
+                with self.assertRaises(ProtocolError):
+                    told.extend(self.view.batch(decoded(message)))
+                self.assertEqual((told, self.view.topics[1].last), ([], 4))
+
+    def test_the_greatest_numbers(self) -> None:
+        most = 2**53 - 1
+        state = {"number": 1, "name": "a", "epoch": most, "next_seq": most}
+        value = {"topic": 1, "epoch": most, "seq": most, "time_us": 1, "payload": b"x", "stale": False}
+        gap = {"topic": 1, "epoch": most, "from": most, "to": most, "cause": 0}
+        self.view.filters.add("a")
+        self.assertEqual(len(list(self.view.announced([state]))), 1)
+        self.assertEqual(len(list(self.view.snapshot([value]))), 1)
+        self.assertEqual(self.told(tick(1, most, skipped=most)), [(most, 0)])
+        self.assertEqual([*self.view.gap(gap), *self.view.heads([{"topic": 1, "seq": most}])], [])
+        for events in (
+            self.view.announced([state | {"next_seq": most + 1}]), self.view.announced([state | {"epoch": most + 1}]),
+            self.view.snapshot([value | {"seq": most + 1}]), self.view.snapshot([value | {"epoch": most + 1}]),
+            self.view.gap(gap | {"to": most + 1}), self.view.gap(gap | {"epoch": most + 1}),
+            self.view.heads([{"topic": 1, "seq": most + 1}]),
+        ):
+            with self.assertRaisesRegex(ProtocolError, "too large"):
+                list(events)
+
+    def test_a_batch_of_very_many_topics_and_resets(self) -> None:
+        """What takes a pass over the ticks for each topic, or moves all resets for each of them, does not come to an end here."""
+        n = 200_000
+        topics = list(range(1, n + 1))
+        message = {
+            "topics": topics, "firsts": [1] * n, "order": [*range(n), *range(n)], "sizes": [1] * (2 * n - 1),
+            "payloads": b"ab" * n, "resets": [{"topic": 1, "epoch": 8, "next_seq": 1, "cause": 0, "at": 0}] * n,
+        }
+        entries = split(decoded({}) | message)
+        self.assertTrue(all("epoch" in e for e in entries[:n]))
+        self.assertEqual([e["topic"] for e in entries[n:]], topics * 2)
+        self.assertEqual({e["payload"] for e in entries[n : 2 * n]}, {b"a"})
+        self.assertEqual({(e["payload"], e["seq"]) for e in entries[2 * n :]}, {(b"b", 2)})
 
     def test_announcements(self) -> None:
         def announce(epoch: int, next_seq: int) -> list[str]:

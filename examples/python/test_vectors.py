@@ -452,6 +452,13 @@ class TestMessages(unittest.TestCase):
                 again = messages.encode_frame("ServerFrame", name, batch)  # with single numbers packed
                 self.assertEqual(messages.decode_frame("ServerFrame", again), (name, batch))
 
+    def test_refused_batches(self) -> None:
+        for v in self.wire["refused_batches"]:
+            with self.subTest(v["name"]):
+                _, batch = messages.decode_frame("ServerFrame", bytes.fromhex(v["plaintext"]))
+                with self.assertRaises(ProtocolError):
+                    topics.split(batch)
+
     def test_goodbyes(self) -> None:
         for v in self.wire["goodbyes"]:
             with self.subTest(v["name"]):
@@ -476,6 +483,19 @@ class TestMessages(unittest.TestCase):
     def test_unknown_fields_inside_are_ignored(self) -> None:
         ping = messages.encode("Ping", {"id": 7}) + bytes.fromhex("7801" "7a0161" "790000000000000000" "7d00000000")
         self.assertEqual(messages.decode("Ping", ping), {"id": 7})
+        group = bytes.fromhex("7b 0801 7a0161 1b0801 1c 7c")  # with a group within
+        self.assertEqual(messages.decode("Ping", group + ping + group), {"id": 7})
+        self.assertEqual(messages.decode("Ping", bytes.fromhex("0b 0801 0c") + ping), {"id": 7}, "of a known number")
+        for bad in ("7b", "7b 0801", "7b 7b 7c", "7b 1c", "7c", "0807 7c", "7b 0a05 7c", "7e"):
+            with self.subTest(bad), self.assertRaises(ProtocolError):
+                messages.decode("Ping", bytes.fromhex(bad))
+
+    def test_a_group_beside_the_message_is_more_than_one(self) -> None:
+        plain = messages.encode_frame("ClientFrame", "ping", {"id": 7})
+        group = bytes.fromhex("7b7c")
+        for bad in (plain + group, plain[:3] + group + plain[3:]):
+            with self.assertRaises(ProtocolError):
+                messages.decode_frame("ClientFrame", bad)
 
 
 def entries(batch: dict) -> list[dict]:

@@ -130,7 +130,6 @@ class Session:
                 raise
 
     def _interpret(self, name: str, message: Message) -> Iterator[Event]:
-        self.cursor = message.get("cursor") or self.cursor
         if name == "batch":
             yield from self.view.batch(message)
         elif name == "gap":
@@ -153,6 +152,7 @@ class Session:
             if name == "unsubscribed":
                 self.view.unsubscribed(message)
             yield {"event": name, **message}
+        self.cursor = message.get("cursor") or self.cursor
 
     async def close(self) -> None:
         """Leave in order: Goodbye, then the close frame (7.2)."""

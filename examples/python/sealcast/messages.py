@@ -3,7 +3,8 @@
 Messages are dictionaries with all their fields. Protobuf's encoding is a
 sequence of fields, each a tag (number << 3 | wire type, as a varint) and a
 value: wire type 0 is a varint, 1 is 8 bytes little-endian, 2 is a length and
-that many bytes, 5 is 4 bytes.
+that many bytes, 5 is 4 bytes. 3 begins a group of fields up to a 4 of the same
+number: no message here has any, and they are passed over.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, Iterator
 
 from . import ProtocolError
 
-VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+VARINT, FIXED64, BYTES, GROUP, GROUP_END, FIXED32 = 0, 1, 2, 3, 4, 5
 
 # The tables of section 6.1: field number → name and type. A type in capitals is
 # a message; [] means repeated.
@@ -222,28 +223,42 @@ def convert(kind: str, raw: Any) -> Any:
 
 
 def fields(data: bytes) -> Iterator[tuple[int, int, Any]]:
-    """The fields of an encoded message: number, wire type, and the value as int or bytes."""
-    at = 0
+    """The fields of an encoded message: number, wire type, and the value as int or bytes, which a group has not."""
+    at, groups = 0, []  # numbers of the groups that are open
     while at < len(data):
         tag, at = read_varint(data, at)
         number, wire_type = tag >> 3, tag & 7
         if not 0 < number < 1 << 29:
             raise ProtocolError(f"field number {number}")
-        if wire_type == VARINT:
-            value, at = read_varint(data, at)
-            yield number, wire_type, value
-            continue
-        if wire_type == BYTES:
-            size, at = read_varint(data, at)
-        elif wire_type in (FIXED64, FIXED32):
-            size = 8 if wire_type == FIXED64 else 4
+        if wire_type == GROUP:
+            groups.append(number)
+        elif wire_type == GROUP_END:
+            if not groups or groups.pop() != number:
+                raise ProtocolError(f"group {number} ends and did not begin")
+            if not groups:
+                yield number, GROUP, None
         else:
-            raise ProtocolError(f"wire type {wire_type}")
-        if size > len(data) - at:
-            raise ProtocolError("a field is cut off")
-        value = data[at : at + size]
-        at += size
-        yield number, wire_type, value if wire_type == BYTES else int.from_bytes(value, "little")
+            value, at = read_value(data, at, wire_type)
+            if not groups:
+                yield number, wire_type, value
+    if groups:
+        raise ProtocolError("a group is cut off")
+
+
+def read_value(data: bytes, at: int, wire_type: int) -> tuple[Any, int]:
+    """The value of a field at a position, as int or bytes, and the position behind it."""
+    if wire_type == VARINT:
+        return read_varint(data, at)
+    if wire_type == BYTES:
+        size, at = read_varint(data, at)
+    elif wire_type in (FIXED64, FIXED32):
+        size = 8 if wire_type == FIXED64 else 4
+    else:
+        raise ProtocolError(f"wire type {wire_type}")
+    if size > len(data) - at:
+        raise ProtocolError("a field is cut off")
+    value = data[at : at + size]
+    return value if wire_type == BYTES else int.from_bytes(value, "little"), at + size
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Iterator
 
 from . import ProtocolError
 from .messages import CAUSES, NOTICES, Message
 
 Event = dict[str, Any]
+
+MAX_NUMBER = 2**53 - 1  # the greatest sequence number and epoch
 
 
 def match(pattern: str, name: str) -> bool:
@@ -35,24 +38,43 @@ def split(batch: Message) -> list[Message]:
     if any(place >= len(topics) for place in places) or sum(sizes) > len(payloads) or payloads and not n:
         raise ProtocolError("the sizes of a batch do not add up")
     sizes = sizes + [len(payloads) - sum(sizes)]
-    starts = [sum(sizes[tick] for tick in range(n) if places[tick] < place) for place in range(len(topics))]
-    upcoming, received, resets, entries = list(batch["firsts"]), batch["base_us"], list(batch["resets"]), []
+    starts = _starts(places, sizes, len(topics))
+    upcoming, received, resets, entries = list(batch["firsts"]), batch["base_us"], batch["resets"], []
+    taken = 0  # of the resets
     for tick, place in enumerate(places):
-        while resets and resets[0]["at"] == tick:
-            entries.append(resets.pop(0))
+        while taken < len(resets) and resets[taken]["at"] == tick:
+            entries.append(resets[taken])
+            taken += 1
         if tick and batch["deltas"]:
             received += batch["deltas"][tick - 1]
         skipped = batch["skipped"][tick] if batch["skipped"] else 0
         seq = (upcoming[place] + skipped + (batch["steps"][tick] if batch["steps"] else 0)) % 2**64
         if skipped > seq:
             raise ProtocolError("a batch contradicts itself")
-        upcoming[place] = (seq + 1) % 2**64
+        checked(seq)
+        upcoming[place] = seq + 1
         payload = payloads[starts[place] : starts[place] + sizes[tick]]
         starts[place] += sizes[tick]
         entries.append({"topic": topics[place], "seq": seq, "skipped": skipped, "received": received, "payload": payload})
-    if any(reset["at"] != n for reset in resets):
+    if any(reset["at"] != n for reset in resets[taken:]):
         raise ProtocolError("a reset of a batch does not stand in its place")
-    return entries + resets
+    for reset in resets:
+        checked(reset["epoch"], reset["next_seq"])
+    return entries + resets[taken:]
+
+
+def _starts(places: list[int], sizes: list[int], topics: int) -> list[int]:
+    """Where the payloads of each topic of a batch begin."""
+    lengths = [0] * topics
+    for place, size in zip(places, sizes):
+        lengths[place] += size
+    return [0, *accumulate(lengths)][:topics]
+
+
+def checked(*numbers: int) -> None:
+    """Refuses sequence numbers and epochs that no gateway ever comes to (6.4)."""
+    if max(numbers) > MAX_NUMBER:
+        raise ProtocolError("a sequence number or epoch is too large")
 
 
 @dataclass
@@ -90,6 +112,7 @@ class View:
     def announced(self, states: list[Message]) -> Iterator[Event]:
         """Topics whose delivery begins, from Subscribed or Topics (6.3)."""
         for s in states:
+            checked(s["epoch"], s["next_seq"])
             if s["number"] not in self.topics:
                 self.topics[s["number"]] = self._renumbered(s["name"])
             p = self.topics[s["number"]]
@@ -125,6 +148,7 @@ class View:
         for v in values:
             if v["topic"] not in self.topics:
                 raise ProtocolError(f"topic {v['topic']} was never announced")
+            checked(v["epoch"], v["seq"])
             p = self.topics[v["topic"]]
             if p.held:
                 yield {"event": "snapshot", **v, "topic": p.name}
@@ -132,8 +156,8 @@ class View:
     def batch(self, message: Message) -> Iterator[Event]:
         """Ticks, gaps and resets of a Batch, which is checked as a whole first (6.4)."""
         entries = split(message)
-        for e in entries:
-            self._announced(e["topic"])
+        for number in message["topics"] + [reset["topic"] for reset in message["resets"]]:
+            self._announced(number)
         for e in entries:
             p = self.topics[e["topic"]]
             if not p.held:
@@ -162,12 +186,14 @@ class View:
         if message["from"] > message["to"]:
             raise ProtocolError("a gap runs backwards")
         p = self._announced(message["topic"])
+        checked(message["epoch"], message["to"])
         if p.epoch == message["epoch"]:
             yield from self._lost(p, message["to"], CAUSES.get(message["cause"], CAUSES[0]))
 
     def heads(self, heads: list[Message]) -> Iterator[Event]:
         """How far topics were sent, as a heartbeat tells: a lost tail shows (6.4)."""
         for h in heads:
+            checked(h["seq"])
             yield from self._lost(self._announced(h["topic"]), h["seq"], CAUSES[0])
 
     def notice(self, message: Message) -> Iterator[Event]:

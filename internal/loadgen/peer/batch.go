@@ -120,15 +120,30 @@ func (s *Stream) batch(id wire.Codec, b []byte, l Listener) error {
 	if err != nil {
 		return &Error{KindRecord, err}
 	}
+	if err := s.announced(&r.batch); err != nil {
+		return err
+	}
 	for i := range entries {
 		e := &entries[i]
 		if e.Reset != nil {
-			err = s.reset(e)
-		} else {
-			err = s.entry(e, l)
-		}
-		if err != nil {
+			s.reset(e)
+		} else if err := s.entry(e, l); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// announced tells whether all topics of a batch have been, before anything of it is used.
+func (s *Stream) announced(b *wire.Batch) error {
+	for _, number := range b.Topics {
+		if s.topics[number] == nil {
+			return failf(KindOrder, "a tick of topic %d, which was never announced", number)
+		}
+	}
+	for _, r := range b.Resets {
+		if s.topics[r.GetTopic()] == nil {
+			return failf(KindOrder, "a reset of topic %d, which was never announced", r.GetTopic())
 		}
 	}
 	return nil
@@ -147,14 +162,9 @@ func (s *Stream) entry(e *wire.Entry, l Listener) error {
 }
 
 // reset begins a topic anew.
-func (s *Stream) reset(e *wire.Entry) error {
-	p := s.topics[e.Topic]
-	if p == nil {
-		return failf(KindOrder, "a reset of topic %d, which was never announced", e.Topic)
-	}
-	if p.epoch != e.Reset.GetEpoch() {
+func (s *Stream) reset(e *wire.Entry) {
+	if p := s.topics[e.Topic]; p.epoch != e.Reset.GetEpoch() {
 		s.Seen.Resets++
 		p.epoch, p.next = e.Reset.GetEpoch(), e.Reset.GetNextSeq()
 	}
-	return nil
 }

@@ -16,9 +16,15 @@ export interface Entry {
   reset?: Reset;
 }
 
+/** A sequence number or epoch as a JavaScript number; what reaches 2^53, and no gateway's ever does, is a violation. */
+export function safe(value: bigint): number {
+  if (value > BigInt(Number.MAX_SAFE_INTEGER)) throw violation("a sequence number or epoch is too large");
+  return Number(value);
+}
+
 const contradiction = () => violation("a batch contradicts itself");
 
-/** The entries in their order. Payloads are parts of the batch's. A batch that contradicts itself is a violation. */
+/** The entries in their order. Payloads are parts of the batch's. A batch that contradicts itself or has numbers that are too large is a violation. */
 export function entriesOf(batch: Batch): Entry[] {
   const { topics, sizes, order, deltas, skipped, steps, resets } = batch;
   const n = topics.length === 0 ? 0 : sizes.length + 1;
@@ -32,6 +38,7 @@ export function entriesOf(batch: Batch): Entry[] {
   let received = batch.baseUs;
   let reset = 0;
   let left = batch.payloads.length;
+  for (const { epoch, nextSeq } of resets) [epoch, nextSeq].forEach(safe);
   const takeResets = (tick: number) => {
     for (; resets[reset]?.at === tick; reset++) {
       entries.push({ topic: resets[reset].topic, seq: 0n, skipped: 0n, received: 0n, payload: batch.payloads.subarray(0, 0), reset: resets[reset] });
@@ -46,7 +53,8 @@ export function entriesOf(batch: Batch): Entry[] {
     const merged = skipped[tick] ?? 0n;
     const seq = BigInt.asUintN(64, next[place] + merged + (steps[tick] ?? 0n));
     if (merged > seq) throw contradiction();
-    next[place] = BigInt.asUintN(64, seq + 1n);
+    safe(seq);
+    next[place] = seq + 1n;
     const payload = batch.payloads.subarray(starts[place], (starts[place] += size));
     entries.push({ topic: topics[place], seq, skipped: merged, received, payload });
   }

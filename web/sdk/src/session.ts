@@ -21,7 +21,7 @@ export interface Inspection {
   /** Length of the body as it was sealed, and after decompression. */
   packed: number;
   unpacked: number;
-  /** With names of topics beside the heads, if the record held ticks. */
+  /** If the record held a Batch; `topics` are the names for what `entriesOf` makes of it, in that order. */
   batch?: Batch;
   topics?: string[];
 }

@@ -1,7 +1,7 @@
 // Where the client stands in each topic, across connections: the sequence rule,
 // epochs, gaps (protocol, 6.4 to 6.6). It is told what the gateway sent, in its
 // order, and tells events; it knows no connection and no clock.
-import { entriesOf, type Entry } from "./batch.js";
+import { entriesOf, safe, type Entry } from "./batch.js";
 import { causeOf, type Cause } from "./codes.js";
 import { violation } from "./errors.js";
 import type { TopicalEvent } from "./events.js";
@@ -14,12 +14,6 @@ export interface TopicView {
   last: number;
   /** Announced on this connection, and matched by a filter that is held. */
   held: boolean;
-}
-
-/** Sequence numbers are JavaScript numbers here: 2^53 of them last for centuries. */
-function safe(value: bigint): number {
-  if (value > BigInt(Number.MAX_SAFE_INTEGER - 1)) throw violation("a sequence number is too large");
-  return Number(value);
 }
 
 export class View {
@@ -58,7 +52,7 @@ export class View {
   announce(state: TopicState): void {
     const numbered = this.numbers.get(state.number);
     if (numbered && numbered.name !== state.name) throw violation("a topic's number stands for two names");
-    const epoch = Number(state.epoch);
+    const epoch = safe(state.epoch);
     const nextSeq = safe(state.nextSeq);
     const known = this.topics.get(state.name);
     if (!known) {
@@ -82,15 +76,17 @@ export class View {
 
   snapshot(value: Value): void {
     const topic = this.byNumber(value.topic);
-    if (!topic.held) return;
     const { payload, stale } = value;
-    this.emit({ type: "snapshot", topic: topic.name, epoch: Number(value.epoch), seq: safe(value.seq), time: Number(value.timeUs), payload, stale });
+    const epoch = safe(value.epoch);
+    const seq = safe(value.seq);
+    if (topic.held) this.emit({ type: "snapshot", topic: topic.name, epoch, seq, time: Number(value.timeUs), payload, stale });
   }
 
   /** Checks the whole batch before it uses anything of it. */
   batch(batch: Batch): void {
     const entries = entriesOf(batch);
-    entries.forEach((entry) => this.byNumber(entry.topic));
+    batch.topics.forEach((number) => this.byNumber(number));
+    batch.resets.forEach(({ topic }) => this.byNumber(topic));
     for (const entry of entries) {
       const topic = this.byNumber(entry.topic);
       if (!topic.held) continue;
@@ -102,14 +98,17 @@ export class View {
   gap(gap: Gap): void {
     const topic = this.byNumber(gap.topic);
     if (gap.from > gap.to) throw violation("a gap ends before it begins");
+    const epoch = safe(gap.epoch);
+    const to = safe(gap.to);
     // A reset has told of an earlier epoch's loss.
-    if (topic.held && topic.epoch === Number(gap.epoch)) this.lose(topic, safe(gap.to), causeOf(gap.cause));
+    if (topic.held && topic.epoch === epoch) this.lose(topic, to, causeOf(gap.cause));
   }
 
   /** A heartbeat says that the topic was sent up to this tick. */
   head(number: number, seq: bigint): void {
     const topic = this.byNumber(number);
-    if (topic.held) this.lose(topic, safe(seq), "skipped");
+    const to = safe(seq);
+    if (topic.held) this.lose(topic, to, "skipped");
   }
 
   /** Names of topics by number, those that are held. */
@@ -128,7 +127,7 @@ export class View {
   }
 
   private tick(topic: TopicView, entry: Entry): void {
-    const seq = safe(entry.seq);
+    const seq = Number(entry.seq);
     if (seq <= topic.last) return;
     const first = seq - Number(entry.skipped);
     if (first > topic.last + 1) this.lose(topic, first - 1, "skipped");
@@ -142,7 +141,7 @@ export class View {
     const epoch = Number(reset.epoch);
     if (epoch === topic.epoch) return;
     topic.epoch = epoch;
-    topic.last = safe(reset.nextSeq) - 1;
+    topic.last = Number(reset.nextSeq) - 1;
     this.emit({ type: "reset", topic: topic.name, epoch, nextSeq: topic.last + 1, cause: causeOf(reset.cause) });
   }
 

@@ -17,6 +17,7 @@ interface WireVectors {
   client_frames: { name: string; message: Json; plaintext: string; pad_to?: number }[];
   server_frames: { name: string; message: Json; plaintext: string }[];
   batches: { name: string; items: Item[]; plaintext: string }[];
+  refused_batches: { name: string; plaintext: string }[];
   goodbyes: { name: string; message: Json; plaintext: string }[];
   refused: { name: string; plaintext: string }[];
 }
@@ -101,6 +102,13 @@ for (const v of wire.batches) {
   test(`wire.json, batch: ${v.name}`, () => {
     const batch = serverFrame(hex(v.plaintext)).frame.batch!;
     assert.deepEqual(itemsOf(batch), v.items);
+  });
+}
+
+for (const v of wire.refused_batches) {
+  test(`wire.json, refused batch: ${v.name}`, () => {
+    const batch = serverFrame(hex(v.plaintext)).frame.batch!;
+    assert.throws(() => entriesOf(batch), { name: "SealcastError", closeCode: 4400 });
   });
 }
 
