@@ -31,9 +31,12 @@ build: ## build bin/sealcast and bin/sealctl
 	go build -trimpath -ldflags '-X github.com/sealcast/sealcast/internal/version.release=$(VERSION)' -o bin/ ./cmd/sealcast ./cmd/sealctl
 
 .PHONY: test
-test: deps lint check-generated ## everything that must pass: lint, unit, race and integration tests, the same with a key per record, the Python client, the browser client and the page
+test: deps lint check-generated ## everything that must pass: lint, unit, race and integration tests, the same with a key per record, readers on 32 bits, the Python client, the browser client and the page
 	go test ./...
 	go test -race $$(go list ./... | grep -v -e /internal/deployment -e /internal/e2e) # these start programs; test-race-programs
+	GOARCH=386 CGO_ENABLED=0 go vet ./wire/... ./client ./session ./crypto/... # int has 32 bits there
+	@if [ "$$(go env GOHOSTOS)/$$(go env GOHOSTARCH)" = linux/amd64 ]; then \
+		echo "the readers of what comes from the wire, where int has 32 bits"; GOARCH=386 CGO_ENABLED=0 go test ./wire/... ./client; fi
 	SEALCAST_TEST_REKEY=1 SEALCAST_TEST_SEAL=group go test -count=1 ./client ./gateway ./session ./internal/integration
 	/usr/bin/python3 -m unittest discover -s examples/python
 	$(MAKE) test-web

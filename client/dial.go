@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"strings"
 	"time"
@@ -286,10 +287,13 @@ func (l *link) noteConnected(c *wire.Connected) {
 	l.info.Codec = wire.Codec(c.GetCodec())
 	l.info.HeartbeatInterval = time.Duration(c.GetHeartbeatIntervalMs()) * time.Millisecond
 	l.info.HeartbeatTimeout = time.Duration(c.GetHeartbeatTimeoutMs()) * time.Millisecond
-	l.info.MaxMessage = int(c.GetLimits().GetMessageBytes())
+	l.info.MaxMessage = atMost31(c.GetLimits().GetMessageBytes())
 	l.info.ExpiresAt = unixTime(c.GetExpiresAtS())
-	l.info.MaxSubscriptions = int(c.GetLimits().GetSubscriptions())
+	l.info.MaxSubscriptions = atMost31(c.GetLimits().GetSubscriptions())
 	l.info.Groups = c.GetGroups()
 	l.silence = l.info.HeartbeatTimeout
 	l.maxPlaintext = l.info.MaxMessage
 }
+
+// atMost31 is a number that an int of 32 bits holds, too.
+func atMost31(n uint32) int { return int(min(n, math.MaxInt32)) }

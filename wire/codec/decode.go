@@ -2,6 +2,7 @@ package codec
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"github.com/klauspost/compress/s2"
@@ -87,6 +88,8 @@ const maxSnappyRatio = 64/3 + 1
 func (d *Decoder) snappy(dst, body []byte) ([]byte, error) {
 	size, err := s2.DecodedLen(body)
 	switch {
+	case errors.Is(err, s2.ErrTooLarge): // more than an int of 32 bits holds
+		return nil, fmt.Errorf("%w: %w", ErrTooLarge, err)
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	case size > d.limit:
