@@ -316,7 +316,7 @@ func TestText(t *testing.T) {
 	}
 	for _, want := range []string{
 		"gateways     2 (1 to spare), bound by nothing: one is enough",
-		"bytes of a record                     250 B  = 2 × (100 + 7) / 1 + 36",
+		"bytes of a record                     250 B  = 2 × (100 + 7) + 36",
 		"seal.aes-128-gcm.64", "docs/performance.md, Records", "go test -run '^$' -bench Redis",
 	} {
 		if !strings.Contains(b.String(), want) {

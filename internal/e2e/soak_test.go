@@ -45,7 +45,8 @@ func TestSoak(t *testing.T) {
 		`topics=[{match: "soak:latest:*", policy: latest}, {match: "soak:kept:*", policy: every, history: 100}, {match: "**", policy: every}]`})
 	opts := crowdOptions(g)
 	opts.Backoff = client.Backoff{Min: 100 * time.Millisecond, Max: time.Second}
-	ctx, stop := context.WithTimeout(t.Context(), length)
+	ctx, stop := context.WithCancel(t.Context()) // no deadline: a dial would see it before the context ends
+	defer time.AfterFunc(length, stop).Stop()
 	defer stop()
 	l := &soakers{t: t, ctx: ctx, gateway: g, opts: opts}
 	l.running.Go(func() { l.publish(r.Addr) })
