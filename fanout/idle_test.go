@@ -57,31 +57,6 @@ func TestIdleTopicComesBackWhereItWas(t *testing.T) {
 	}
 }
 
-// A topic whose source was lost while it was forgotten begins anew, under its number.
-func TestIdleTopicAfterALoss(t *testing.T) {
-	now := time.Unix(1000, 0)
-	r, loops := newFake(t, Options{Now: func() time.Time { return now }, TopicIdle: time.Minute}, 1)
-	r.connect()
-	r.turn()
-	r.hub.Acquire(0, filter("md:**"))
-	r.settle()
-	r.publish("md:a", "1")
-	r.settle()
-	epoch := r.hub.topics["md:a"].epoch
-	now = now.Add(time.Hour)
-	r.hub.sweep()
-	r.disconnect()
-	r.connect()
-	r.settle()
-	loops[0].said()
-	r.publish("md:a", "2")
-	r.settle()
-	expect(t, loops[0], "opened md:a=1/1", "tick 1/1 2")
-	if r.hub.topics["md:a"].epoch == epoch {
-		t.Error("the same epoch, though ticks may have been lost")
-	}
-}
-
 // Ticks may be lost while a topic is forgotten, or may have been before: then it
 // begins anew, under its number, so that whoever follows it sees another epoch.
 func TestIdleTopicThatMayHaveLostTicks(t *testing.T) {
@@ -90,6 +65,11 @@ func TestIdleTopicThatMayHaveLostTicks(t *testing.T) {
 			r.disconnect()
 			r.turn()
 			idle()
+			r.connect()
+		},
+		"a source that is lost while it is forgotten": func(r *fakeRedis, idle func()) {
+			idle()
+			r.disconnect()
 			r.connect()
 		},
 		"an overflow too large to name": func(r *fakeRedis, idle func()) {

@@ -41,5 +41,6 @@ if (Object.keys(metafile.inputs).some((file) => file.endsWith("sdk/test/gateway.
   execFileSync("go", ["build", "-buildvcs=false", "-o", `${programs}/`, "./cmd/sealcast", "./cmd/sealctl"], { cwd: dirname(web), stdio: "inherit" });
 }
 const env = { ...process.env, SEALCAST_TEST_PROGRAMS: programs, NODE_OPTIONS: [process.env.NODE_OPTIONS, ...flags].filter(Boolean).join(" ") };
-const run = spawnSync(process.execPath, ["--enable-source-maps", "--test", ...files], { stdio: "inherit", env });
+const run = spawnSync(process.execPath, ["--enable-source-maps", "--test", ...files], { stdio: "inherit", env, timeout: 15 * 60_000 });
+if (run.error) console.error(`not over after 15 minutes: a test that has failed may have left something running (${run.error.message})`);
 process.exit(run.status ?? 1);

@@ -250,7 +250,7 @@ func (d *Decoder) takeData(chunk []byte, pool *Buffers) (ev Event, ok bool, faul
 	last := d.remaining == 0 && d.header[0]&finBit != 0
 	message := chunk
 	if !last || d.collected() > 0 {
-		message = d.collect(pool, chunk)
+		message = d.collect(pool, chunk, false)
 	}
 	if d.op == ws.OpText {
 		incomplete, valid := checkUTF8(message[len(message)-len(chunk)-int(d.partial):])
@@ -272,16 +272,20 @@ func (d *Decoder) takeData(chunk []byte, pool *Buffers) (ev Event, ok bool, faul
 	return ev, true, nil
 }
 
-// collect adds to a message that is not in one piece.
-func (d *Decoder) collect(pool *Buffers, chunk []byte) []byte {
+// collect adds to what is not in one piece: the message, or the control frame within it.
+func (d *Decoder) collect(pool *Buffers, chunk []byte, control bool) []byte {
 	if d.parts == nil {
 		if len(chunk) == 0 {
 			return nil
 		}
 		d.parts = pool.getParts()
 	}
-	d.parts.message = pool.append(d.parts.message, chunk)
-	return d.parts.message
+	part := &d.parts.message
+	if control {
+		part = &d.parts.control
+	}
+	*part = pool.append(*part, chunk)
+	return *part
 }
 
 // takeControl adds to the control frame; ok when that completes it.
@@ -289,7 +293,7 @@ func (d *Decoder) takeControl(op ws.OpCode, chunk []byte, pool *Buffers) (ev Eve
 	last := d.remaining == 0
 	payload := chunk
 	if !last || d.parts != nil && len(d.parts.control) > 0 {
-		payload = d.collectControl(pool, chunk)
+		payload = d.collect(pool, chunk, true)
 	}
 	if op == ws.OpClose {
 		if fault := checkClose(payload, last); fault != nil {
@@ -307,18 +311,6 @@ func (d *Decoder) takeControl(op ws.OpCode, chunk []byte, pool *Buffers) (ev Eve
 		d.Release(pool)
 	}
 	return Event{Op: op, Payload: payload}, true, nil
-}
-
-// collectControl adds to a control frame that is not in one piece.
-func (d *Decoder) collectControl(pool *Buffers, chunk []byte) []byte {
-	if d.parts == nil {
-		if len(chunk) == 0 {
-			return nil
-		}
-		d.parts = pool.getParts()
-	}
-	d.parts.control = pool.append(d.parts.control, chunk)
-	return d.parts.control
 }
 
 // endControl gives back what a control frame was collected in.
